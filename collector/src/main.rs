@@ -1,0 +1,2 @@
+//! The `phasescope` command.
+fn main() {}

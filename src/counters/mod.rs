@@ -1,0 +1,173 @@
+//! Memory counters and where they come from.
+//!
+//! A [`CounterSource`] is read at the edges of phases. One source reads one device's allocator
+//! (`torch`, with the feature of that name) or this process ([`host`]); [`scripted`] plays a series for
+//! tests. Several
+//! sources of one device complete each other, several devices stay apart.
+
+pub mod host;
+pub mod scripted;
+#[cfg(feature = "torch")]
+pub mod torch;
+
+use std::fmt;
+use std::sync::Arc;
+
+/// Memory counters of one device at one moment, in bytes. Absent is not zero: `None` means that it
+/// was not measured.
+///
+/// # Examples
+///
+/// ```
+/// use phasescope::Counters;
+///
+/// let allocator = Counters { allocated: Some(4096), ..Counters::default() };
+/// let process = Counters { host_rss: Some(1 << 30), ..Counters::default() };
+/// let both = allocator.or(process);
+/// assert_eq!((both.allocated, both.reserved, both.host_rss), (Some(4096), None, Some(1 << 30)));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Live tensor storage.
+    pub allocated: Option<u64>,
+    /// Held by the caching allocator, live or not.
+    pub reserved: Option<u64>,
+    /// Highest `allocated` since the last reset of the peak.
+    pub peak_allocated: Option<u64>,
+    /// `allocated` plus blocks that wait for other streams.
+    pub active: Option<u64>,
+    /// What was asked for, before rounding.
+    pub requested: Option<u64>,
+    /// Free bytes in blocks that are split and so cannot be released.
+    pub inactive_split: Option<u64>,
+    /// How often the allocator had to flush its cache and try again (a count, not bytes).
+    pub alloc_retries: Option<u64>,
+    /// How often the allocator refused (a count, not bytes).
+    pub ooms: Option<u64>,
+    /// Used on the whole device, by everyone.
+    pub device_used: Option<u64>,
+    /// The device's size.
+    pub device_total: Option<u64>,
+    /// Used on the device by this process, context and communication buffers included.
+    pub process_device_used: Option<u64>,
+    /// Resident host memory of this process.
+    pub host_rss: Option<u64>,
+}
+
+impl Counters {
+    /// These counters, with the absent ones taken from `other`.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            allocated: self.allocated.or(other.allocated),
+            reserved: self.reserved.or(other.reserved),
+            peak_allocated: self.peak_allocated.or(other.peak_allocated),
+            active: self.active.or(other.active),
+            requested: self.requested.or(other.requested),
+            inactive_split: self.inactive_split.or(other.inactive_split),
+            alloc_retries: self.alloc_retries.or(other.alloc_retries),
+            ooms: self.ooms.or(other.ooms),
+            device_used: self.device_used.or(other.device_used),
+            device_total: self.device_total.or(other.device_total),
+            process_device_used: self.process_device_used.or(other.process_device_used),
+            host_rss: self.host_rss.or(other.host_rss),
+        }
+    }
+
+    /// Name and value of every counter but the peak, in a fixed order. The peak belongs to a span,
+    /// not to an edge, and is told apart.
+    pub fn edge_values(&self) -> [(&'static str, Option<u64>); 11] {
+        [
+            ("allocated", self.allocated),
+            ("reserved", self.reserved),
+            ("active", self.active),
+            ("requested", self.requested),
+            ("inactive_split", self.inactive_split),
+            ("alloc_retries", self.alloc_retries),
+            ("ooms", self.ooms),
+            ("device_used", self.device_used),
+            ("device_total", self.device_total),
+            ("process_device_used", self.process_device_used),
+            ("host_rss", self.host_rss),
+        ]
+    }
+}
+
+/// A device's name as libtorch writes it: `cpu`, `cuda:0`. Cheap to clone.
+///
+/// # Examples
+///
+/// ```
+/// use phasescope::counters::DeviceName;
+///
+/// assert_eq!(DeviceName::new("cuda:0").as_str(), "cuda:0");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceName(Arc<str>);
+
+impl DeviceName {
+    /// A name; any text is one.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a source's counters belong to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// One device.
+    Device(DeviceName),
+    /// This process: its counters go to every device.
+    Process,
+}
+
+/// Reads memory counters.
+///
+/// A source is read once at every edge of every phase, on the training thread, so a read must be
+/// cheap (well under a microsecond), must not wait for a device, and must not fail: what it cannot
+/// measure it leaves absent. It must not create `tracing` spans.
+///
+/// # Examples
+///
+/// ```
+/// use phasescope::counters::{CounterSource, Counters, DeviceName, Scope};
+///
+/// #[derive(Debug)]
+/// struct Pool;
+///
+/// impl CounterSource for Pool {
+///     fn scope(&self) -> Scope {
+///         Scope::Device(DeviceName::new("npu:0"))
+///     }
+///
+///     fn read(&self) -> Counters {
+///         Counters { allocated: Some(1024), ..Counters::default() }
+///     }
+/// }
+/// ```
+pub trait CounterSource: fmt::Debug + Send + Sync {
+    /// What the counters belong to. Asked once, when the layer is built.
+    fn scope(&self) -> Scope;
+
+    /// The counters now.
+    fn read(&self) -> Counters;
+
+    /// Sets the peak to what is allocated now. The default has no peak to reset and says so with
+    /// `false`.
+    fn reset_peak(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,29 @@
+//! The diagnosis engine: phase records in, named causes out.
+//!
+//! Pure and streaming: no clock, no I/O, no libtorch, no `tracing`. The layer feeds it in the
+//! process, the command line feeds it from reports; it is the same engine.
+
+mod budget;
+mod finding;
+
+use serde::{Deserialize, Serialize};
+
+pub use budget::{Budget, Gaps, Part, PhasePeak, Share};
+pub use finding::{
+    Code, Confidence, Counter, Edge, Evidence, Finding, Insufficient, Measure, Rejected, Response,
+    RunnerUp, Severity,
+};
+
+/// What the engine says of one device of one rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Diagnosis {
+    /// The findings, ordered; the first is dominant.
+    pub findings: Vec<Finding>,
+    /// What the memory at the peak was for; `None` when nothing was measured.
+    pub budget: Option<Budget>,
+    /// The gaps between allocator, process and device.
+    pub gaps: Gaps,
+    /// The rules that could not decide.
+    pub insufficient: Vec<Insufficient>,
+}
