@@ -2,11 +2,24 @@
 
 pub mod counters;
 pub mod diagnosis;
+pub mod layer;
 pub mod phase;
 pub mod units;
 
 pub use counters::{CounterSource, Counters};
 pub use phase::{Phase, PhaseRecord};
+
+/// Begins the set-up of the layer.
+///
+/// # Examples
+///
+/// ```no_run
+/// let guard = phasescope::builder().install()?;
+/// # Ok::<(), phasescope::layer::InstallError>(())
+/// ```
+pub fn builder() -> layer::Builder {
+    layer::Builder::default()
+}
 
 /// What the macros need in the user's crate. Not part of the public interface.
 #[doc(hidden)]

@@ -200,13 +200,15 @@ pub struct Finding {
     pub title: String,
     /// The bytes it holds; for a growth, the bytes a step.
     pub bytes: u64,
-    /// `bytes` counted a step rather than at the peak.
+    /// Whether `bytes` is counted a step rather than at the peak.
     pub per_step: bool,
+    /// Bytes it holds at the end of the run: `bytes`, or what a growth has come to.
+    pub held_bytes: u64,
     /// What it holds at the peak over the peak, from 0 to 1; `None` where no peak was measured.
     pub share_of_peak: Option<f64>,
     /// How sure it is.
     pub confidence: Confidence,
-    /// The finding behind it in the order, and by how many bytes held at the peak it is behind.
+    /// The finding next in the order, and by how many held bytes it is behind.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub runner_up: Option<RunnerUp>,
     /// What was seen.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use identity::RunIdentity;
 pub use outcome::{OutOfMemory, Outcome};
 pub use record::PhaseRecord;
+pub(crate) use record::signed_difference;
 
 /// A phase of a training step, or of what stands before and around the steps.
 ///

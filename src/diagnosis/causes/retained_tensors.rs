@@ -1,0 +1,83 @@
+use super::retained_graph::{confidence, is_graph, too_few};
+use super::{Found, Verdict, evidence, rejected, response, shown};
+use crate::diagnosis::growth::Growth;
+use crate::diagnosis::profile::Profile;
+use crate::diagnosis::{Code, Policy, Severity};
+
+/// The smallest block of libtorch's device allocator, which a scalar takes.
+const SMALLEST_BLOCK: u64 = 512;
+
+/// Outputs, metrics or detached tensors that are kept: the level grows, but by far less than a
+/// graph.
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+    let (per_step, first, last, increments) = match profile.growth {
+        Growth::Growing { per_step, first, last, increments } => {
+            (per_step, first, last, increments)
+        }
+        Growth::Flat => return Verdict::Clear,
+        Growth::TooFew { found } => return too_few(found, policy),
+    };
+    if is_graph(profile, policy, per_step) {
+        return Verdict::Clear;
+    }
+    let (from, to) = (&profile.levels[first], &profile.levels[last]);
+    let grown = to.bytes.saturating_sub(from.bytes);
+    let bytes = per_step.max(0.0) as u64;
+    let mut seen = vec![evidence(
+        format!(
+            "the level after the step grows from {} (step {}) to {} (step {}): {} in {} steps, {} \
+             a step",
+            shown(from.bytes),
+            from.step,
+            shown(to.bytes),
+            to.step,
+            shown(grown),
+            to.step - from.step,
+            shown(bytes),
+        ),
+        i64::try_from(grown).unwrap_or(i64::MAX),
+        [profile.level_measure(from), profile.level_measure(to)],
+    )];
+    if let Some(rise) = profile.forward_rise().filter(|rise| *rise > 0) {
+        seen.push(evidence(
+            format!(
+                "that is {:.3} % of forward's rise of {}: too little for a graph (from {:.0} % on)",
+                100.0 * per_step / rise as f64,
+                shown(rise),
+                100.0 * policy.graph_share_of_forward
+            ),
+            i64::try_from(rise).unwrap_or(i64::MAX),
+            [],
+        ));
+    }
+    if bytes > 0 && bytes <= 4 * SMALLEST_BLOCK && bytes.is_multiple_of(SMALLEST_BLOCK) {
+        seen.push(evidence(
+            format!(
+                "{} blocks of {SMALLEST_BLOCK} B a step, the allocator's smallest: scalars",
+                bytes / SMALLEST_BLOCK
+            ),
+            i64::try_from(bytes).unwrap_or(i64::MAX),
+            [],
+        ));
+    }
+    let wasteful = bytes >= policy.retained_warning_per_step;
+    Found {
+        code: Code::RetainedTensors,
+        severity: if wasteful { Severity::Warning } else { Severity::Info },
+        confidence: confidence(increments, policy),
+        title: format!("tensors are kept from step to step: {} a step", shown(bytes)),
+        bytes,
+        growth_total: Some(grown),
+        evidence: seen,
+        responses: vec![response(
+            "keep metrics as numbers (`double_value`), move kept outputs to the host",
+            Some(grown),
+            "a detached tensor has no graph, but its own storage stays on the device",
+        )],
+        rejected: vec![
+            rejected("detaching", "they are detached already: a kept graph would be far larger"),
+            rejected("emptying the cache", "it frees no live tensor, and these are live"),
+        ],
+    }
+    .verdict(profile)
+}
