@@ -6,6 +6,8 @@ pub mod layer;
 pub mod phase;
 pub mod units;
 
+#[cfg(feature = "torch")]
+pub use counters::torch;
 pub use counters::{CounterSource, Counters};
 pub use phase::{Phase, PhaseRecord};
 

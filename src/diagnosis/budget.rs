@@ -149,12 +149,12 @@ impl Profile<'_> {
 
     /// What lived only inside the step of the peak.
     fn transient(&self, parts: &mut Parts, step: &StepSummary) {
-        let rise = step.phase(Phase::Forward).map(|forward| {
+        let rise = step.change(Phase::Forward).map(|change| {
             let one_off = match self.first_step_of(Phase::Forward) {
                 Some(first) if first == step.step => self.one_off(Phase::Forward).unwrap_or(0),
                 _ => 0,
             };
-            u64::try_from(forward.change - one_off).unwrap_or(0)
+            u64::try_from(change.saturating_sub(one_off)).unwrap_or(0)
         });
         let gradients = if self.kept_gradients().is_some() { None } else { self.gradients() };
         match step.peak_phase {

@@ -7,12 +7,12 @@ use crate::phase::{Phase, PhaseRecord};
 pub(super) struct PhaseInStep {
     /// Place among the step's records, from 0.
     pub(super) order: u32,
-    /// Allocated at the start of the first occurrence.
+    /// Allocated at the start of the first occurrence; its end where that was not measured.
     pub(super) start: u64,
     /// Allocated at the end of the last occurrence.
     pub(super) end: u64,
-    /// Sum of the changes of all occurrences.
-    pub(super) change: i64,
+    /// Sum of the changes of all occurrences; `None` where one's start was not measured.
+    pub(super) change: Option<i64>,
     /// Highest allocated inside, where it is known, else at an edge.
     pub(super) peak: u64,
     /// Whether `peak` was measured inside rather than read at an edge.
@@ -20,20 +20,21 @@ pub(super) struct PhaseInStep {
 }
 
 impl PhaseInStep {
-    fn new(order: u32, start: u64, end: u64, peak: Option<u64>) -> Self {
+    fn new(order: u32, record: &PhaseRecord, end: u64) -> Self {
+        let start = record.start.allocated;
         Self {
             order,
-            start,
+            start: start.unwrap_or(end),
             end,
-            change: difference(end, start),
-            peak: peak.unwrap_or(0).max(start).max(end),
-            peak_measured: peak.is_some(),
+            change: start.map(|start| difference(end, start)),
+            peak: record.peak_allocated.max(start).unwrap_or(0).max(end),
+            peak_measured: record.peak_allocated.is_some(),
         }
     }
 
     fn merge(&mut self, next: Self) {
         self.end = next.end;
-        self.change += next.change;
+        self.change = self.change.zip(next.change).map(|(sum, change)| sum.saturating_add(change));
         self.peak_measured |= next.peak_measured;
         self.peak = self.peak.max(next.peak);
     }
@@ -45,7 +46,7 @@ pub(super) struct StepSummary {
     pub(super) step: u64,
     phases: [Option<PhaseInStep>; Phase::ALL.len()],
     records: u32,
-    /// Allocated at the start of its first phase.
+    /// Allocated at the start of its first phase; that phase's end where it was not measured.
     pub(super) start: u64,
     /// Allocated at the end of its last phase: the floor that is compared between steps.
     pub(super) floor: u64,
@@ -83,8 +84,7 @@ impl StepSummary {
     /// Adds a record of the same step; one without a measurement is passed over.
     pub(super) fn add(&mut self, record: &PhaseRecord) {
         let Some(end) = record.end.allocated else { return };
-        let start = record.start.allocated.unwrap_or(end);
-        let next = PhaseInStep::new(self.records, start, end, record.peak_allocated);
+        let next = PhaseInStep::new(self.records, record, end);
         self.records += 1;
         match &mut self.phases[record.phase.index()] {
             Some(phase) => phase.merge(next),
@@ -108,7 +108,7 @@ impl StepSummary {
     }
 
     pub(super) fn change(&self, phase: Phase) -> Option<i64> {
-        self.phase(phase).map(|phase| phase.change)
+        self.phase(phase).and_then(|phase| phase.change)
     }
 
     /// The number of this step at an edge of a phase, as evidence cites it.

@@ -33,7 +33,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             shown(forward.end),
             shown(forward.end.saturating_sub(forward.start)),
         ),
-        forward.change,
+        forward.change.unwrap_or(0),
         [last.measure(Phase::Forward, Edge::Start), last.measure(Phase::Forward, Edge::End)],
     )];
     if let (Some(freed), Some(backward)) = (freed, last.phase(Phase::Backward)) {

@@ -61,7 +61,10 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         code: Code::Capacity,
         severity,
         confidence: Confidence::Indicated,
-        title: format!("the device is {:.0} % full", 100.0 * full),
+        title: match steps {
+            Some(steps) => format!("the device will be full after {steps} more steps"),
+            None => format!("the device is {:.0} % full", 100.0 * full),
+        },
         bytes: used,
         growth_total: None,
         evidence: seen,

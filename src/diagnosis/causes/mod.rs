@@ -84,7 +84,8 @@ impl Found {
             bytes: self.bytes,
             per_step: self.growth_total.is_some(),
             held_bytes,
-            share_of_peak: profile.share(held_bytes),
+            // What is in use on the device is more than this allocator's tensors.
+            share_of_peak: profile.share(held_bytes).filter(|_| self.code != Code::Capacity),
             confidence: self.confidence,
             runner_up: None,
             evidence: self.evidence,

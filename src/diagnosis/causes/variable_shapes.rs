@@ -16,7 +16,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         .recent
         .iter()
         .filter(|step| Some(step.step) != first)
-        .filter_map(|step| Some((step, step.input_elements?, step.phase(Phase::Forward)?)))
+        .filter_map(|step| Some((step, step.input_elements?, step.change(Phase::Forward)?)))
         .collect();
     if seen.len() < MIN_STEPS {
         return Verdict::missing("the input's size in four finished steps");
@@ -28,14 +28,14 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         return Verdict::Clear;
     };
     let sizes: Vec<f64> = seen.iter().map(|(_, elements, _)| *elements as f64).collect();
-    let rises: Vec<f64> = seen.iter().map(|(_, _, forward)| forward.change as f64).collect();
+    let rises: Vec<f64> = seen.iter().map(|(_, _, rise)| *rise as f64).collect();
     let correlation = correlation(&sizes, &rises);
     let vary = largest.1 as f64 >= policy.shapes_ratio * smallest.1 as f64;
     let growing = matches!(profile.growth, Growth::Growing { .. });
     if !vary || correlation < policy.shapes_correlation || growing {
         return Verdict::Clear;
     }
-    let difference = largest.2.change - smallest.2.change;
+    let difference = largest.2.saturating_sub(smallest.2);
     let bytes = u64::try_from(difference).unwrap_or(0);
     Found {
         code: Code::VariableShapes,
@@ -48,10 +48,10 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             format!(
                 "forward rises by {} with {} elements (step {}) and by {} with {} (step {}); \
                  correlation {correlation:.3} (from {:.2} on)",
-                crate::units::Readable(smallest.2.change),
+                crate::units::Readable(smallest.2),
                 smallest.1,
                 smallest.0.step,
-                crate::units::Readable(largest.2.change),
+                crate::units::Readable(largest.2),
                 largest.1,
                 largest.0.step,
                 policy.shapes_correlation
