@@ -4,6 +4,7 @@ pub mod counters;
 pub mod diagnosis;
 pub mod layer;
 pub mod phase;
+pub mod report;
 pub mod units;
 
 #[cfg(feature = "torch")]

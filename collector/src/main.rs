@@ -1,2 +1,45 @@
-//! The `phasescope` command.
-fn main() {}
+//! The `phasescope` command: says from reports which training phase takes the memory, why, and what
+//! to do.
+
+mod args;
+mod compare;
+mod diagnose;
+mod judge;
+mod render;
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+
+/// The answer of a command: what it prints and how it ends.
+struct Answer {
+    text: String,
+    errors: Vec<String>,
+    /// `--fail-on` was met.
+    gate: bool,
+}
+
+fn main() -> ExitCode {
+    let answer = match Args::parse().command {
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Compare(args) => compare::run(&args),
+    };
+    if let Err(error) = anstream::stdout().lock().write_all(answer.text.as_bytes())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        // A reader that has seen enough closes the pipe; anything else is an error.
+        let _ = writeln!(io::stderr(), "phasescope: {error}");
+        return ExitCode::from(2);
+    }
+    for error in &answer.errors {
+        let _ = writeln!(io::stderr(), "phasescope: {error}");
+    }
+    match (answer.errors.is_empty(), answer.gate) {
+        (false, _) => ExitCode::from(2),
+        (true, true) => ExitCode::from(1),
+        (true, false) => ExitCode::SUCCESS,
+    }
+}

@@ -13,6 +13,8 @@ pub mod torch;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Memory counters of one device at one moment, in bytes. Absent is not zero: `None` means that it
 /// was not measured.
 ///
@@ -26,31 +28,44 @@ use std::sync::Arc;
 /// let both = allocator.or(process);
 /// assert_eq!((both.allocated, both.reserved, both.host_rss), (Some(4096), None, Some(1 << 30)));
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Counters {
     /// Live tensor storage.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<u64>,
     /// Held by the caching allocator, live or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved: Option<u64>,
     /// Highest `allocated` since the last reset of the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_allocated: Option<u64>,
     /// `allocated` plus blocks that wait for other streams.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub active: Option<u64>,
     /// What was asked for, before rounding.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub requested: Option<u64>,
     /// Free bytes in blocks that are split and so cannot be released.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub inactive_split: Option<u64>,
     /// How often the allocator had to flush its cache and try again (a count, not bytes).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub alloc_retries: Option<u64>,
     /// How often the allocator refused (a count, not bytes).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub ooms: Option<u64>,
     /// Used on the whole device, by everyone.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device_used: Option<u64>,
     /// The device's size.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub device_total: Option<u64>,
     /// Used on the device by this process, context and communication buffers included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub process_device_used: Option<u64>,
     /// Resident host memory of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub host_rss: Option<u64>,
 }
 

@@ -30,6 +30,19 @@ pub enum Code {
 }
 
 impl Code {
+    /// Every code.
+    pub const ALL: [Self; 9] = [
+        Self::RetainedGraph,
+        Self::RetainedTensors,
+        Self::PersistentGradients,
+        Self::Capacity,
+        Self::OptimizerState,
+        Self::Activations,
+        Self::VariableShapes,
+        Self::Workspace,
+        Self::CacheOnly,
+    ];
+
     /// The stable name.
     #[must_use]
     pub fn name(self) -> &'static str {

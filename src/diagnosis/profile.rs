@@ -74,7 +74,7 @@ impl<'a> Profile<'a> {
     /// add up to the one-off change of the level between steps, so that a one-off rise is charged
     /// to the phase that made it.
     pub(super) fn one_off(&self, phase: Phase) -> Option<i64> {
-        Some(self.first_change(phase)? - self.usual(phase)?)
+        Some(self.first_change(phase)?.saturating_sub(self.usual(phase)?))
     }
 
     /// Forward's rise in the last finished step but the first.
@@ -85,13 +85,13 @@ impl<'a> Profile<'a> {
     /// Gradients of one step: what clearing them frees.
     pub(super) fn gradients(&self) -> Option<u64> {
         let change = self.usual(Phase::ClearGradients)?;
-        Some(u64::try_from(-change).unwrap_or(0))
+        Some(u64::try_from(change.saturating_neg()).unwrap_or(0))
     }
 
     /// What backward frees of forward's rise: its change, with the gradients it makes taken out.
     pub(super) fn freed_in_backward(&self) -> Option<i64> {
         let made = i64::try_from(self.gradients()?).ok()?;
-        Some(made - self.usual(Phase::Backward)?)
+        Some(made.saturating_sub(self.usual(Phase::Backward)?))
     }
 
     /// What backward holds at its peak beyond forward's rise and the gradients: recomputed

@@ -1,10 +1,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::device::Devices;
-use super::recorder::{Recorder, Series};
+use super::recorder::Recorder;
 use crate::diagnosis::RunFacts;
 use crate::phase::RunIdentity;
+use crate::report::Series;
 
+#[cfg(feature = "otlp")]
 /// Problems that are told at most; the first ones say what is wrong.
 const MAX_PROBLEMS: usize = 16;
 

@@ -33,7 +33,7 @@ pub use builder::{Builder, InstallError};
 pub use guard::Guard;
 use guard::Shared;
 pub use peaks::PeakMode;
-pub use recorder::{MAX_KEPT_RECORDS, Series};
+pub use recorder::MAX_KEPT_RECORDS;
 pub use span::MeasuredPhase;
 use span::{Fields, PhaseSpan, StepSpan};
 

@@ -1,6 +1,7 @@
 use crate::counters::DeviceName;
-use crate::diagnosis::{Diagnoser, Diagnosis, Policy, RunFacts};
+use crate::diagnosis::{Diagnoser, Policy, RunFacts};
 use crate::phase::PhaseRecord;
+use crate::report::Series;
 
 /// Phases of one step that wait for the step's end to be put into order; beyond it they are handed
 /// on in the order in which their spans closed.
@@ -25,18 +26,6 @@ struct DeviceSeries {
     device: DeviceName,
     diagnoser: Diagnoser,
     records: Vec<PhaseRecord>,
-}
-
-/// The records and the diagnosis of one device.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Series {
-    /// The device.
-    pub device: DeviceName,
-    /// Its phases in the order in which they ended; empty unless records are kept.
-    pub records: Vec<PhaseRecord>,
-    /// What the engine says now.
-    pub diagnosis: Diagnosis,
 }
 
 impl Recorder {

@@ -1,5 +1,4 @@
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use tracing::field::{Field, Visit};
@@ -99,7 +98,7 @@ impl PhaseSpan {
     pub(super) fn record(&self, name: &str, device: usize) -> Option<PhaseRecord> {
         let edges = self.edges.get(device)?;
         let mut record = PhaseRecord::new(self.step, self.phase);
-        record.name = (name != self.phase.name()).then(|| Arc::from(name));
+        record.name = (name != self.phase.name()).then(|| Box::from(name));
         record.depth = self.depth;
         record.start = edges.start;
         record.end = edges.end;

@@ -1,7 +1,10 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// How a phase ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// It ran to its end.
@@ -16,6 +19,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Whether the phase ran to its end.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        *self == Self::Completed
+    }
+
     /// The outcome that a message from libtorch, or from a panic that carries one, stands for.
     ///
     /// # Examples
@@ -36,7 +45,7 @@ impl Outcome {
 }
 
 /// A refused allocation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OutOfMemory {
     /// The bytes asked for, where the message tells.

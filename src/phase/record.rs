@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use serde::{Deserialize, Serialize};
 
 use super::{Outcome, Phase};
 use crate::counters::Counters;
@@ -16,7 +16,7 @@ use crate::counters::Counters;
 /// forward.end = Counters { allocated: Some(180), ..Counters::default() };
 /// assert_eq!(forward.allocated_change(), Some(80));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PhaseRecord {
     /// The training step, counted from 0; `None` before training.
@@ -24,28 +24,39 @@ pub struct PhaseRecord {
     /// Which phase.
     pub phase: Phase,
     /// The span's name where it says more than the phase (always for [`Phase::Other`]).
-    pub name: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Box<str>>,
     /// How many phases were open around this one; 0 for a phase of its own.
+    #[serde(default)]
     pub depth: u32,
     /// Counters at the start edge. Absent values were not measured.
+    #[serde(default)]
     pub start: Counters,
     /// Counters at the end edge.
+    #[serde(default)]
     pub end: Counters,
     /// Highest allocated bytes inside the phase, children included. `None` when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_allocated: Option<u64>,
     /// The program reset the allocator's peak inside the phase, so the peak may be too low.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub peak_disturbed: bool,
     /// Change of allocated bytes between the end of the phase before and the start of this one
     /// (phases of depth 0 only), the "outside phases" account. `None` where there was none before
     /// or it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_change: Option<i64>,
     /// Seconds on the host between the edges; work on a device may still run after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_seconds: Option<f64>,
     /// Elements of the input batch, as the program said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_elements: Option<u64>,
     /// Whether this step's optimizer ran; `Some(false)` for an accumulation micro-step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optimizer_stepped: Option<bool>,
     /// How it ended.
+    #[serde(default, skip_serializing_if = "Outcome::is_completed")]
     pub outcome: Outcome,
 }
 

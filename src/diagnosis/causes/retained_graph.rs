@@ -32,7 +32,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
                 shown(to.bytes),
                 to.step,
                 shown(grown),
-                to.step - from.step,
+                to.step.saturating_sub(from.step),
                 shown(bytes),
             ),
             i64::try_from(grown).unwrap_or(i64::MAX),

@@ -23,9 +23,9 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
                     "{phase} changes allocated by {} in its first step and by {} later: {} stay",
                     Readable(first_change),
                     Readable(usual),
-                    Readable(first_change - usual)
+                    Readable(first_change.saturating_sub(usual))
                 ),
-                first_change - usual,
+                first_change.saturating_sub(usual),
                 [
                     first.and_then(|step| step.measure(phase, Edge::Start)),
                     first.and_then(|step| step.measure(phase, Edge::End)),
