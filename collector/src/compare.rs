@@ -59,9 +59,8 @@ fn cells(path: &Path, row: &Row) -> [String; 8] {
 /// Names to the left, numbers to the right.
 fn table<const N: usize>(rows: &[[String; N]]) -> String {
     const NAMES: usize = 3;
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0)
-    };
+    let width =
+        |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();
     for row in rows {
@@ -81,7 +80,8 @@ fn phases(text: &mut String, path: &Path, report: &Report) {
         let last = records.iter().filter_map(|record| record.step).max();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "\n{} rank {}", path.display(), rank.rank);
-        let mut rows = vec![["phase", "", "", "step", "allocated MiB", "peak MiB"].map(str::to_owned)];
+        let mut rows =
+            vec![["phase", "", "", "step", "allocated MiB", "peak MiB"].map(str::to_owned)];
         for record in &records {
             if record.step.is_some_and(|step| step != 0 && Some(step) != last) {
                 continue;

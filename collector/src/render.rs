@@ -29,7 +29,8 @@ struct Page {
 
 impl Page {
     fn judged(mut self, judged: &Judged) -> String {
-        let device = judged.device.as_deref().map_or_else(String::new, |device| format!(" · {device}"));
+        let device =
+            judged.device.as_deref().map_or_else(String::new, |device| format!(" · {device}"));
         let bold = Style::new().bold();
         self.line(&format!("{bold}{} · rank {}{device}{bold:#}", judged.source, judged.rank));
         self.verdict(judged);
@@ -76,7 +77,8 @@ impl Page {
 
     fn budget(&mut self, budget: &Budget) {
         self.line("");
-        let step = budget.step.map_or_else(|| "before training".to_owned(), |step| format!("step {step}"));
+        let step =
+            budget.step.map_or_else(|| "before training".to_owned(), |step| format!("step {step}"));
         self.line(&format!(
             "  memory at the peak: {} in {}, {step}",
             Readable::level(budget.peak),
@@ -126,7 +128,11 @@ impl Page {
             self.wrapped("    do:  ", "         ", &text);
         }
         for rejected in &finding.rejected {
-            self.wrapped("    not: ", "         ", &format!("{}: {}", rejected.action, rejected.why));
+            self.wrapped(
+                "    not: ",
+                "         ",
+                &format!("{}: {}", rejected.action, rejected.why),
+            );
         }
     }
 

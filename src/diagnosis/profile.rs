@@ -77,9 +77,10 @@ impl<'a> Profile<'a> {
         Some(self.first_change(phase)?.saturating_sub(self.usual(phase)?))
     }
 
-    /// Forward's rise in the last finished step but the first.
+    /// Usual rise of one forward, which is one micro-batch's where gradients are accumulated.
     pub(super) fn forward_rise(&self) -> Option<u64> {
-        self.usual(Phase::Forward).map(|rise| u64::try_from(rise).unwrap_or(0))
+        let rise = usual(self.state, Phase::Forward, |step| step.phase(Phase::Forward)?.rise)?;
+        Some(u64::try_from(rise).unwrap_or(0))
     }
 
     /// Gradients of one step: what clearing them frees.
@@ -88,7 +89,7 @@ impl<'a> Profile<'a> {
         Some(u64::try_from(change.saturating_neg()).unwrap_or(0))
     }
 
-    /// What backward frees of forward's rise: its change, with the gradients it makes taken out.
+    /// What all backwards of a step free: their change, with the gradients they make taken out.
     pub(super) fn freed_in_backward(&self) -> Option<i64> {
         let made = i64::try_from(self.gradients()?).ok()?;
         Some(made.saturating_sub(self.usual(Phase::Backward)?))
@@ -168,15 +169,22 @@ impl<'a> Profile<'a> {
 }
 
 fn usual_changes(state: &Diagnoser) -> [Option<i64>; Phase::ALL.len()] {
-    Phase::ALL.map(|phase| {
-        let first = state.first_change[phase.index()].map(|(step, _)| step);
-        let changes: Vec<f64> = state
-            .recent
-            .iter()
-            .filter(|step| Some(step.step) != first)
-            .filter_map(|step| step.change(phase))
-            .map(|change| change as f64)
-            .collect();
-        (!changes.is_empty()).then(|| median(&changes) as i64)
-    })
+    Phase::ALL.map(|phase| usual(state, phase, |step| step.change(phase)))
+}
+
+/// The middle of a figure over the last steps, the phase's first occurrence left out.
+fn usual(
+    state: &Diagnoser,
+    phase: Phase,
+    figure: impl Fn(&StepSummary) -> Option<i64>,
+) -> Option<i64> {
+    let first = state.first_change[phase.index()].map(|(step, _)| step);
+    let values: Vec<f64> = state
+        .recent
+        .iter()
+        .filter(|step| Some(step.step) != first)
+        .filter_map(figure)
+        .map(|value| value as f64)
+        .collect();
+    (!values.is_empty()).then(|| median(&values) as i64)
 }

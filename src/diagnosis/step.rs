@@ -13,6 +13,8 @@ pub(super) struct PhaseInStep {
     pub(super) end: u64,
     /// Sum of the changes of all occurrences; `None` where one's start was not measured.
     pub(super) change: Option<i64>,
+    /// Largest change of one occurrence: of accumulated micro-batches only one is live at a time.
+    pub(super) rise: Option<i64>,
     /// Highest allocated inside, where it is known, else at an edge.
     pub(super) peak: u64,
     /// Whether `peak` was measured inside rather than read at an edge.
@@ -27,6 +29,7 @@ impl PhaseInStep {
             start: start.unwrap_or(end),
             end,
             change: start.map(|start| difference(end, start)),
+            rise: start.map(|start| difference(end, start)),
             peak: record.peak_allocated.max(start).unwrap_or(0).max(end),
             peak_measured: record.peak_allocated.is_some(),
         }
@@ -35,6 +38,7 @@ impl PhaseInStep {
     fn merge(&mut self, next: Self) {
         self.end = next.end;
         self.change = self.change.zip(next.change).map(|(sum, change)| sum.saturating_add(change));
+        self.rise = self.rise.max(next.rise);
         self.peak_measured |= next.peak_measured;
         self.peak = self.peak.max(next.peak);
     }

@@ -39,12 +39,7 @@ fn rank_report(identity: &RunIdentity, series: &Series) -> RankReport {
         local_rank: Some(identity.local_rank),
         device: Some(series.device.as_str().to_owned()),
         device_total_mib: total.map(mib),
-        samples: series
-            .records
-            .iter()
-            .filter(|record| record.depth == 0)
-            .map(sample)
-            .collect(),
+        samples: series.records.iter().filter(|record| record.depth == 0).map(sample).collect(),
         indicators: Indicators {
             first_step_persistent_change_mib: bytes.first_step_persistent_change.map(change_mib),
             between_step_growth_mib: bytes.between_step_growth.map(change_mib),

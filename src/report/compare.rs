@@ -38,11 +38,7 @@ pub struct Row {
 #[must_use]
 pub fn row(report: &Report) -> Row {
     let largest = |figure: fn(&Report, &RankReport) -> Option<f64>| {
-        report
-            .rank_reports
-            .iter()
-            .filter_map(|rank| figure(report, rank))
-            .max_by(f64::total_cmp)
+        report.rank_reports.iter().filter_map(|rank| figure(report, rank)).max_by(f64::total_cmp)
     };
     Row {
         case: report.case.clone(),

@@ -32,7 +32,11 @@ impl Report {
     fn validate(&self, file: &str) -> Result<(), ReportError> {
         let check = Check { file };
         if let Some(schema) = self.schema.as_deref().filter(|schema| *schema != SCHEMA) {
-            return check.fail("schema".to_owned(), format!("\"{SCHEMA}\""), format!("\"{schema}\""));
+            return check.fail(
+                "schema".to_owned(),
+                format!("\"{SCHEMA}\""),
+                format!("\"{schema}\""),
+            );
         }
         check.counter("parameters_fp32_mib", self.parameters_fp32_mib)?;
         if self.rank_reports.is_empty() {

@@ -21,7 +21,8 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         return Verdict::Clear;
     }
     let freed = profile.freed_in_backward();
-    if freed.is_some_and(|freed| (freed as f64) < policy.backward_frees_share * rise as f64) {
+    let risen = profile.usual(Phase::Forward).unwrap_or(0) as f64;
+    if freed.is_some_and(|freed| (freed as f64) < policy.backward_frees_share * risen) {
         // What forward makes stays: not activations of a step, but a graph that is kept.
         return Verdict::Clear;
     }
@@ -82,9 +83,14 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         evidence: seen,
         responses: vec![
             response(
-                "halve the micro-batch and accumulate gradients over two",
+                "halve the batch, or with it the micro-batch whose gradients are accumulated",
                 Some(bytes / 2),
-                "what forward saves for backward grows with the samples in the batch",
+                &format!(
+                    "what forward saves for backward grows with the samples in the batch; with \
+                     accumulation the gradients ({}) live through the next forward, so it pays \
+                     only where they are smaller than what is saved",
+                    shown(profile.gradients().unwrap_or(0))
+                ),
             ),
             response(
                 "activation checkpointing around the blocks",

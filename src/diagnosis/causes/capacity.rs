@@ -44,7 +44,8 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             [],
         ));
     }
-    let largest_batch = largest_batch(profile, total);
+    // A growth fills the device whatever the batch.
+    let largest_batch = if steps.is_none() { largest_batch(profile, total) } else { None };
     let mut responses = vec![response(
         "act on the finding before this one",
         None,

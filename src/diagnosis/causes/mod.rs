@@ -101,9 +101,13 @@ pub(super) fn order(findings: &mut [Finding]) {
         (Reverse(finding.severity), accompanies(finding.code), Reverse(finding.held_bytes))
     });
     for place in 1..findings.len() {
-        let next = &findings[place];
-        let margin_bytes = super::step::difference(findings[place - 1].held_bytes, next.held_bytes);
-        findings[place - 1].runner_up = Some(RunnerUp { code: next.code, margin_bytes });
+        let (before, rest) = findings.split_at_mut(place);
+        let finding = &mut before[place - 1];
+        // What accompanies a cause holds no bytes of its own to be compared with.
+        finding.runner_up = rest.iter().find(|next| accompanies(next.code) == 0).map(|next| {
+            let margin_bytes = super::step::difference(finding.held_bytes, next.held_bytes);
+            RunnerUp { code: next.code, margin_bytes }
+        });
     }
 }
 
