@@ -91,6 +91,7 @@ fn told(panic: &(dyn std::any::Any + Send), batch: i64) -> Failure {
         Outcome::OutOfMemory(oom) => Failure::out_of_memory(format!(
             "{oom}; try a smaller --batch-size-per-device than {batch} or a smaller --preset"
         )),
-        _ => Failure::run(message),
+        // libtorch's C++ trace stands behind the first line.
+        _ => Failure::run(message.lines().next().unwrap_or(message)),
     }
 }

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <exception>
+#include <limits>
 #include <mutex>
 #include <string>
 
@@ -26,49 +26,59 @@ std::atomic<int64_t> allocated{0};
 std::atomic<int64_t> peak{0};
 std::atomic<int64_t> refused{0};
 
-// What one allocation needs to be given back: the wrapped allocator's own context and deleter.
-struct Block {
-  c10::DataPtr inner;
+// What it takes to give an allocation back, in front of its data. libtorch's raw interface (its
+// bf16 matrix products use it) wants the context to be the data itself, so it cannot stand
+// elsewhere; its size keeps the alignment that libtorch's kernels count on.
+struct alignas(64) Header {
+  void* context;
+  c10::DeleterFnPtr deleter;
   int64_t bytes;
 };
+static_assert(sizeof(Header) == 64, "the data behind a header keeps its alignment of 64 bytes");
 
-void release(void* context) {
-  auto* block = static_cast<Block*>(context);
-  allocated.fetch_sub(block->bytes, std::memory_order_relaxed);
-  delete block;
+void release(void* data) {
+  if (data == nullptr) {
+    return;
+  }
+  const Header header = *(static_cast<Header*>(data) - 1);
+  allocated.fetch_sub(header.bytes, std::memory_order_relaxed);
+  header.deleter(header.context);
 }
 
 struct CountingAllocator final : c10::Allocator {
   explicit CountingAllocator(c10::Allocator* wrapped) : wrapped_(wrapped) {}
 
   c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device device(c10::DeviceType::CPU);
+    if (bytes == 0) {
+      return c10::DataPtr(nullptr, nullptr, &release, device);
+    }
     c10::DataPtr inner;
     try {
-      inner = wrapped_->allocate(bytes);
+      // What cannot be larger still is refused as it is.
+      const bool fits = bytes <= std::numeric_limits<size_t>::max() - sizeof(Header);
+      inner = wrapped_->allocate(fits ? bytes + sizeof(Header) : bytes);
     } catch (...) {
       refused.fetch_add(1, std::memory_order_relaxed);
       throw;
     }
-    void* data = inner.get();
-    if (data == nullptr) {
-      return inner;
-    }
-    const auto device = inner.device();
-    auto* block = new Block{std::move(inner), static_cast<int64_t>(bytes)};
+    auto* header = static_cast<Header*>(inner.get());
+    const auto deleter = inner.get_deleter();
+    *header = Header{inner.release_context(), deleter, static_cast<int64_t>(bytes)};
     const int64_t now =
-        allocated.fetch_add(block->bytes, std::memory_order_relaxed) + block->bytes;
+        allocated.fetch_add(header->bytes, std::memory_order_relaxed) + header->bytes;
     int64_t highest = peak.load(std::memory_order_relaxed);
     while (now > highest &&
            !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
     }
-    return c10::DataPtr(data, block, &release, device);
+    void* data = header + 1;
+    return c10::DataPtr(data, data, &release, device);
   }
 
-  // The context is not the data, so the raw interface is not offered.
-  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
 
   void copy_data(void* to, const void* from, std::size_t count) const override {
-    wrapped_->copy_data(to, from, count);
+    default_copy_data(to, from, count);
   }
 
  private:
