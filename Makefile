@@ -1,0 +1,44 @@
+# The commands of this project; `make` lists them.
+
+CASES := alpha beta gamma control
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+FLAVOUR := auto
+
+.PHONY: help libtorch demo test lint bench doc
+
+help: ## List the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+libtorch: ## Find libtorch, or fetch it once (FLAVOUR=auto, cpu or cuda)
+	@python3 scripts/libtorch.py --flavour $(FLAVOUR)
+
+demo: libtorch ## Train the three cases and the control, compare them and name the causes
+	cargo build --release --features torch $(CASES:%=--example %)
+	cargo build --release -p phasescope-collector
+	@mkdir -p demo
+	@for case in $(CASES); do \
+		$(TARGET)/release/examples/$$case --output demo/$$case.json --overwrite-output || exit 1; \
+	done
+	@echo
+	@$(TARGET)/release/phasescope compare $(CASES:%=demo/%.json)
+	@echo
+	@$(TARGET)/release/phasescope diagnose $(CASES:%=demo/%.json)
+
+# The tests with libtorch are built in release, so that the demo shares the long build of torch-sys.
+test: libtorch ## Run all tests
+	python3 -B -m unittest discover -s scripts/tests
+	cargo test --workspace
+	cargo test --release --features torch
+
+lint: libtorch ## Check format, lints and documentation, the cheapest first
+	cargo fmt --all --check
+	python3 -B -c "import ast, glob; [ast.parse(open(f).read(), f) for f in glob.glob('scripts/**/*.py', recursive=True)]"
+	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --release --features torch --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace
+
+bench: ## Measure what the engine and the layer cost
+	cargo bench
+
+doc: ## Build the documentation
+	cargo doc --no-deps --workspace
