@@ -145,7 +145,6 @@ fn the_device_chooses_the_source() {
 fn cuda_is_there_or_the_reason_is_told() {
     let (_cpu, _turn) = alone();
     let answer = load_cuda();
-    println!("{answer:?}");
     assert_eq!(load_cuda(), answer);
     match answer {
         Ok(devices) => assert!(devices > 0),

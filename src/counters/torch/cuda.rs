@@ -40,6 +40,9 @@ pub enum CudaError {
 /// This opens the library beside the libtorch that is loaded. Once a process; later calls repeat
 /// the answer. Gives the number of GPUs.
 ///
+/// Call it before anything else asks libtorch about CUDA, `tch::Cuda::is_available()` included:
+/// libtorch remembers the first answer for good.
+///
 /// # Errors
 ///
 /// Says whether the CUDA part is missing, was refused by the loader, or finds no usable GPU.
@@ -58,10 +61,6 @@ pub fn load_cuda() -> Result<i64, CudaError> {
 }
 
 fn load() -> Result<i64, CudaError> {
-    // A program that is linked with it, or has loaded it, needs nothing of this.
-    if Cuda::is_available() {
-        return Ok(Cuda::device_count());
-    }
     let mut text: [c_char; TEXT_SIZE] = [0; TEXT_SIZE];
     // SAFETY: the buffer lives for the call and its size is told; the text ends with a zero.
     let (status, text) = unsafe {
@@ -70,6 +69,8 @@ fn load() -> Result<i64, CudaError> {
     };
     match status {
         0 => {}
+        // Linked in from elsewhere.
+        1 if Cuda::is_available() => return Ok(Cuda::device_count()),
         1 => return Err(CudaError::NotThere { path: text }),
         _ => return Err(CudaError::NotLoaded { reason: text }),
     }
