@@ -77,7 +77,7 @@ impl Transformer {
     pub(crate) fn forward(&self, tokens: &Tensor) -> Tensor {
         let embedded = self.tokens.forward(tokens) + &self.positions;
         let hidden = self.blocks.iter().fold(embedded, |hidden, block| block.forward(&hidden));
-        self.head.forward(&self.norm.forward(&hidden).i((.., 0)))
+        self.head.forward(&self.norm.forward(&hidden.i((.., 0))))
     }
 }
 
@@ -114,25 +114,36 @@ impl Block {
         hidden + narrow
     }
 
+    /// As PyTorch's `MultiheadAttention` does it, sequence first inside, so that the same tensors
+    /// are kept for backward.
     fn attention(&self, hidden: &Tensor) -> Tensor {
         let (samples, sequence, width) =
             hidden.size3().expect("hidden states have three dimensions");
-        let heads = self
+        let projected = self
             .query_key_value
-            .forward(hidden)
-            .view([samples, sequence, 3, self.heads, width / self.heads])
-            .permute([2, 0, 3, 1, 4]);
+            .forward(&hidden.transpose(0, 1))
+            .view([sequence, samples, 3, width])
+            .permute([2, 0, 1, 3])
+            .contiguous();
+        let head = |place: i64| {
+            projected
+                .i(place)
+                .view([sequence, samples * self.heads, width / self.heads])
+                .transpose(0, 1)
+                .view([samples, self.heads, sequence, width / self.heads])
+        };
         let attended = Tensor::scaled_dot_product_attention::<Tensor>(
-            &heads.i(0),
-            &heads.i(1),
-            &heads.i(2),
+            &head(0),
+            &head(1),
+            &head(2),
             None,
             0.0,
             false,
             None,
             false,
         );
-        self.attention_out.forward(&attended.transpose(1, 2).reshape([samples, sequence, width]))
+        let merged = attended.permute([2, 0, 1, 3]).contiguous().view([sequence * samples, width]);
+        self.attention_out.forward(&merged).view([sequence, samples, width]).transpose(0, 1)
     }
 }
 

@@ -184,8 +184,12 @@ impl Diagnoser {
     }
 
     fn note_level(&mut self, step: &StepSummary) {
-        let level =
-            Level { step: step.step, bytes: step.floor, input_elements: step.input_elements };
+        let level = Level {
+            step: step.step,
+            bytes: step.floor,
+            input_elements: step.input_elements,
+            forward: step.phase(Phase::Forward).map(|forward| (forward.start, forward.end)),
+        };
         push_bounded(&mut self.recent_levels, level, RECENT_LEVELS);
         if !self.steps.is_multiple_of(self.stride) {
             return;
@@ -209,6 +213,11 @@ impl Diagnoser {
         let recent_from = self.recent_levels.first().map_or(u64::MAX, |level| level.step);
         let older = self.history.iter().filter(|level| level.step < recent_from);
         older.chain(&self.recent_levels).copied().collect()
+    }
+
+    /// The levels of the whole run, thinned to equal distances.
+    pub(super) fn history(&self) -> &[Level] {
+        &self.history
     }
 
     /// Records that came after their step was closed, and were passed over.

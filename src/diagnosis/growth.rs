@@ -8,6 +8,8 @@ pub(super) struct Level {
     pub(super) step: u64,
     pub(super) bytes: u64,
     pub(super) input_elements: Option<u64>,
+    /// Allocated at forward's start and end.
+    pub(super) forward: Option<(u64, u64)>,
 }
 
 /// The answer.
@@ -33,14 +35,14 @@ const QUARTER_SPREADS: f64 = 4.0;
 /// The rise between neighbouring quarters must be this share of the largest such rise.
 const QUARTER_EVENNESS: f64 = 0.4;
 
-/// Judges `levels`, which are in the order of their steps.
-pub(super) fn judge(levels: &[Level], policy: &Policy) -> Growth {
+/// Judges the levels of a run: `levels` are all that are known, the last ones whole; `even` are the
+/// ones among them that are equally far apart. Both are in the order of their steps.
+pub(super) fn judge(levels: &[Level], even: &[Level], policy: &Policy) -> Growth {
     if levels.len() <= policy.growth_min_increments {
         return Growth::TooFew { found: levels.len() };
     }
-    let values = without_input(levels, policy);
-    steady_run(levels, &values, policy)
-        .or_else(|| noisy_growth(levels, &values))
+    steady_run(levels, &without_input(levels, policy), policy)
+        .or_else(|| noisy_growth(levels, even, &without_input(even, policy)))
         .unwrap_or(Growth::Flat)
 }
 
@@ -108,7 +110,7 @@ fn novel(values: &[f64], length: usize) -> bool {
 }
 
 /// A rise through all four quarters of a long series, far above what the quarters scatter.
-fn noisy_growth(levels: &[Level], values: &[f64]) -> Option<Growth> {
+fn noisy_growth(levels: &[Level], even: &[Level], values: &[f64]) -> Option<Growth> {
     if values.len() < STATISTICAL_MIN_POINTS {
         return None;
     }
@@ -127,10 +129,11 @@ fn noisy_growth(levels: &[Level], values: &[f64]) -> Option<Growth> {
     let total = middles[3] - middles[0];
     let growing =
         least > 0.0 && least >= QUARTER_EVENNESS * most && total > QUARTER_SPREADS * spread;
-    let (first, last) = (0, levels.len() - 1);
     growing.then(|| {
-        let steps: Vec<f64> = levels.iter().map(|level| level.step as f64).collect();
-        Growth::Growing { per_step: slope(&steps, values), first, last, increments: last }
+        let steps: Vec<f64> = even.iter().map(|level| level.step as f64).collect();
+        let increments = even.len() - 1;
+        let last = levels.len() - 1;
+        Growth::Growing { per_step: slope(&steps, values), first: 0, last, increments }
     })
 }
 

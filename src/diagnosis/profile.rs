@@ -29,7 +29,7 @@ impl<'a> Profile<'a> {
                 .flatten()
                 .max_by_key(|step| step.peak),
             last: state.recent.last(),
-            growth: growth::judge(&levels, state.policy()),
+            growth: growth::judge(&levels, state.history(), state.policy()),
             levels,
             usual: usual_changes(state),
             state,

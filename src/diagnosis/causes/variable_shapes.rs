@@ -1,7 +1,8 @@
 use super::{Found, Verdict, evidence, rejected, response, shown};
 use crate::diagnosis::growth::{Growth, correlation};
 use crate::diagnosis::profile::Profile;
-use crate::diagnosis::{Code, Confidence, Edge, Policy, Severity};
+use crate::diagnosis::step::difference;
+use crate::diagnosis::{Code, Confidence, Counter, Edge, Measure, Policy, Severity};
 use crate::phase::Phase;
 
 /// Steps in which sizes must be known before a correlation means anything.
@@ -11,32 +12,34 @@ const MIN_STEPS: usize = 4;
 pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     // The first step's rise holds one-off workspaces too.
     let first = profile.first_step_of(Phase::Forward);
-    let seen: Vec<_> = profile
-        .state
-        .recent
+    let seen: Vec<Seen> = profile
+        .levels
         .iter()
-        .filter(|step| Some(step.step) != first)
-        .filter_map(|step| Some((step, step.input_elements?, step.change(Phase::Forward)?)))
+        .filter(|level| Some(level.step) != first)
+        .filter_map(|level| {
+            let (start, end) = level.forward?;
+            Some(Seen { step: level.step, elements: level.input_elements?, start, end })
+        })
         .collect();
-    if seen.len() < MIN_STEPS {
-        return Verdict::missing("the input's size in four finished steps");
-    }
-    let by_size = |(_, elements, _): &&(_, u64, _)| *elements;
+    let by_size = |seen: &&Seen| seen.elements;
     let (Some(smallest), Some(largest)) =
         (seen.iter().min_by_key(by_size), seen.iter().max_by_key(by_size))
     else {
-        return Verdict::Clear;
+        return Verdict::missing("the input's size");
     };
-    let sizes: Vec<f64> = seen.iter().map(|(_, elements, _)| *elements as f64).collect();
-    let rises: Vec<f64> = seen.iter().map(|(_, _, rise)| *rise as f64).collect();
+    if seen.len() < MIN_STEPS {
+        return Verdict::missing("the input's size in four finished steps");
+    }
+    let sizes: Vec<f64> = seen.iter().map(|seen| seen.elements as f64).collect();
+    let rises: Vec<f64> = seen.iter().map(|seen| seen.rise() as f64).collect();
     let correlation = correlation(&sizes, &rises);
-    let vary = largest.1 as f64 >= policy.shapes_ratio * smallest.1 as f64;
+    let vary = largest.elements as f64 >= policy.shapes_ratio * smallest.elements as f64;
     let growing = matches!(profile.growth, Growth::Growing { .. });
     if !vary || correlation < policy.shapes_correlation || growing {
         return Verdict::Clear;
     }
-    let difference = largest.2.saturating_sub(smallest.2);
-    let bytes = u64::try_from(difference).unwrap_or(0);
+    let between = largest.rise().saturating_sub(smallest.rise());
+    let bytes = u64::try_from(between).unwrap_or(0);
     Found {
         code: Code::VariableShapes,
         severity: Severity::Info,
@@ -48,18 +51,20 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             format!(
                 "forward rises by {} with {} elements (step {}) and by {} with {} (step {}); \
                  correlation {correlation:.3} (from {:.2} on)",
-                crate::units::Readable(smallest.2),
-                smallest.1,
-                smallest.0.step,
-                crate::units::Readable(largest.2),
-                largest.1,
-                largest.0.step,
+                crate::units::Readable(smallest.rise()),
+                smallest.elements,
+                smallest.step,
+                crate::units::Readable(largest.rise()),
+                largest.elements,
+                largest.step,
                 policy.shapes_correlation
             ),
-            difference,
+            between,
             [
-                smallest.0.measure(Phase::Forward, Edge::End),
-                largest.0.measure(Phase::Forward, Edge::End),
+                Some(smallest.measure(Edge::Start)),
+                Some(smallest.measure(Edge::End)),
+                Some(largest.measure(Edge::Start)),
+                Some(largest.measure(Edge::End)),
             ],
         )],
         responses: vec![response(
@@ -73,4 +78,29 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
         )],
     }
     .verdict(profile)
+}
+
+/// Forward of one step, with the size of its input.
+struct Seen {
+    step: u64,
+    elements: u64,
+    start: u64,
+    end: u64,
+}
+
+impl Seen {
+    fn rise(&self) -> i64 {
+        difference(self.end, self.start)
+    }
+
+    fn measure(&self, edge: Edge) -> Measure {
+        let bytes = if edge == Edge::Start { self.start } else { self.end };
+        Measure {
+            step: Some(self.step),
+            phase: Phase::Forward,
+            edge,
+            counter: Counter::Allocated,
+            bytes,
+        }
+    }
 }
