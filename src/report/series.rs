@@ -3,8 +3,7 @@ use crate::diagnosis::Diagnosis;
 use crate::phase::PhaseRecord;
 
 /// The records and the diagnosis of one device.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// The device.
     pub device: DeviceName,

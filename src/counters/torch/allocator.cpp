@@ -26,6 +26,12 @@ std::atomic<int64_t> allocated{0};
 std::atomic<int64_t> peak{0};
 std::atomic<int64_t> refused{0};
 
+void raise_peak(int64_t now) {
+  int64_t highest = peak.load(std::memory_order_relaxed);
+  while (now > highest && !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
+  }
+}
+
 // What it takes to give an allocation back, in front of its data. libtorch's raw interface (its
 // bf16 matrix products use it) wants the context to be the data itself, so it cannot stand
 // elsewhere; its size keeps the alignment that libtorch's kernels count on.
@@ -65,12 +71,7 @@ struct CountingAllocator final : c10::Allocator {
     auto* header = static_cast<Header*>(inner.get());
     const auto deleter = inner.get_deleter();
     *header = Header{inner.release_context(), deleter, static_cast<int64_t>(bytes)};
-    const int64_t now =
-        allocated.fetch_add(header->bytes, std::memory_order_relaxed) + header->bytes;
-    int64_t highest = peak.load(std::memory_order_relaxed);
-    while (now > highest &&
-           !peak.compare_exchange_weak(highest, now, std::memory_order_relaxed)) {
-    }
+    raise_peak(allocated.fetch_add(header->bytes, std::memory_order_relaxed) + header->bytes);
     void* data = header + 1;
     return c10::DataPtr(data, data, &release, device);
   }
@@ -122,6 +123,8 @@ void phasescope_cpu_read(int64_t* now, int64_t* highest, int64_t* ooms) {
 
 void phasescope_cpu_reset_peak() {
   peak.store(allocated.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  // Another thread may have allocated in between.
+  raise_peak(allocated.load(std::memory_order_relaxed));
 }
 
 // 0 when read, 1 when the device is not ready, or is none.

@@ -1,5 +1,3 @@
-use std::sync::OnceLock;
-
 use tch::{Device, Kind, Tensor};
 
 use super::ffi::{self, DeviceStats};
@@ -25,7 +23,8 @@ const CUDA: i8 = 1;
 #[derive(Debug)]
 pub struct DeviceAllocator {
     index: i8,
-    total: OnceLock<Option<u64>>,
+    /// The device's size, which does not change.
+    total: Option<u64>,
 }
 
 /// A device whose allocator cannot be read.
@@ -68,7 +67,9 @@ impl DeviceAllocator {
             .map_err(|error| unusable(error.to_string()))?;
         let index = i8::try_from(number)
             .map_err(|_| unusable("libtorch numbers devices from 0 to 127".to_owned()))?;
-        Ok(Self { index, total: OnceLock::new() })
+        let mut allocator = Self { index, total: None };
+        allocator.total = allocator.memory_info().map(|(_, total)| total);
+        Ok(allocator)
     }
 
     /// Free and total bytes of the device. Asks the driver: some microseconds, so not at an edge.
@@ -94,8 +95,6 @@ impl CounterSource for DeviceAllocator {
             return Counters::default();
         }
         let bytes = |value: i64| u64::try_from(value).ok();
-        // The size does not change: asked for once.
-        let total = self.total.get_or_init(|| self.memory_info().map(|(_, total)| total));
         Counters {
             allocated: bytes(stats.allocated),
             peak_allocated: bytes(stats.peak_allocated),
@@ -105,7 +104,7 @@ impl CounterSource for DeviceAllocator {
             inactive_split: bytes(stats.inactive_split),
             alloc_retries: bytes(stats.alloc_retries),
             ooms: bytes(stats.ooms),
-            device_total: *total,
+            device_total: self.total,
             ..Counters::default()
         }
     }

@@ -1,0 +1,126 @@
+//! The command line: exit status, what goes where, and what it says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
+}
+
+/// Runs the command and gives status, standard output and standard error.
+fn run(arguments: &[&str], files: &[&str]) -> (Option<i32>, String, String) {
+    let output = Command::cargo_bin("phasescope")
+        .unwrap_or_else(|error| panic!("{error}"))
+        .args(arguments)
+        .args(files.iter().map(|name| fixture(name)))
+        .output()
+        .unwrap_or_else(|error| panic!("{error}"));
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn diagnose_names_the_three_cases() {
+    for (name, words) in [
+        ("h200/alpha.json", "dominant: activations (alpha), 52.5 MiB"),
+        ("h200/beta.json", "dominant: optimizer_state (beta), 67.3 MiB"),
+        ("h200/gamma.json", "dominant: retained_graph (gamma), 52.4 MiB a step"),
+    ] {
+        let (status, out, err) = run(&["diagnose"], &[name]);
+        assert_eq!((status, err.as_str()), (Some(0), ""), "{name}");
+        assert!(out.contains(words), "{name}: {out}");
+        assert!(out.contains("do:  ") && out.contains("not: "), "{name}: {out}");
+        assert!(!out.contains('\u{1b}'), "no colour in a pipe");
+        assert!(
+            out.lines().all(|line| line.chars().count() <= 100 || line.contains("json")),
+            "{out}"
+        );
+    }
+    let (_, out, _) = run(&["diagnose"], &["h200/control.json"]);
+    assert!(out.contains("healthy: nothing of severity warning"), "{out}");
+}
+
+#[test]
+fn json_is_a_list_with_the_fields_of_the_design() {
+    let (status, out, _) =
+        run(&["diagnose", "--format", "json"], &["h200/alpha.json", "h200/beta.json"]);
+    assert_eq!(status, Some(0));
+    let list: serde_json::Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(list.as_array().map(Vec::len), Some(2));
+    for field in
+        ["source", "run_id", "rank", "device", "findings", "budget", "gaps", "insufficient"]
+    {
+        assert!(list[0].get(field).is_some(), "{field}");
+    }
+    assert_eq!(list[1]["findings"][0]["code"], "optimizer_state");
+    assert_eq!(list[1]["findings"][0]["label"], "beta");
+}
+
+#[test]
+fn fail_on_makes_a_gate_of_it() {
+    for (gate, file, status) in [
+        ("critical", "h200/gamma.json", 1),
+        ("warning", "h200/gamma.json", 1),
+        ("critical", "h200/alpha.json", 0),
+        ("retained_graph", "h200/gamma.json", 1),
+        ("retained_graph", "h200/control.json", 0),
+    ] {
+        let (found, ..) = run(&["diagnose", "--fail-on", gate], &[file]);
+        assert_eq!(found, Some(status), "{gate} {file}");
+    }
+    let (status, _, err) = run(&["diagnose", "--fail-on", "leaks"], &["h200/gamma.json"]);
+    assert_eq!(status, Some(2));
+    assert!(err.contains("retained_graph") && err.contains("found \"leaks\""), "{err}");
+}
+
+#[test]
+fn a_bad_file_is_told_and_the_good_ones_are_judged_all_the_same() {
+    let files =
+        ["h200/alpha.json", "invalid/truncated.json", "no-such-file.json", "h200/gamma.json"];
+    let (status, out, err) = run(&["diagnose"], &files);
+    assert_eq!(status, Some(2));
+    assert!(out.contains("activations (alpha)") && out.contains("retained_graph (gamma)"), "{out}");
+    assert!(err.contains("truncated.json") && err.contains("no-such-file.json"), "{err}");
+    let (status, out, _) = run(&["compare"], &files);
+    assert_eq!(status, Some(2));
+    assert!(out.contains("alpha.json") && out.contains("gamma.json"), "{out}");
+}
+
+#[test]
+fn compare_prints_a_row_a_report_and_names_no_cause() {
+    let (status, out, _) =
+        run(&["compare"], &["h200/alpha.json", "h200/beta.json", "h200/gamma.json"]);
+    assert_eq!(status, Some(0));
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 4, "{out}");
+    assert!(lines[0].contains("first persistent MiB") && lines[0].contains("peak MiB"));
+    let cells: Vec<&str> = lines[2].split_whitespace().collect();
+    assert_eq!(
+        cells,
+        ["beta.json", "beta", "small", "2", "131.4", "0.0", "84.5", "222.1"],
+        "{out}"
+    );
+    for name in ["activations", "optimizer_state", "retained_graph"] {
+        assert!(!out.contains(name), "{out}");
+    }
+    let (_, out, _) = run(&["compare", "--show-phases"], &["h200/alpha.json"]);
+    assert!(out.contains("clear_gradients"), "{out}");
+}
+
+#[test]
+fn what_was_not_measured_is_not_shown_as_zero() {
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    let path = folder.path().join("bare.json");
+    let text = r#"{"rank_reports": [{"samples": [{"step": 0, "phase": "after_forward"}]}]}"#;
+    fs::write(&path, text).unwrap_or_else(|error| panic!("{error}"));
+    let path = path.display().to_string();
+    let (status, out, _) = run(&["compare", &path], &[]);
+    assert_eq!(status, Some(0));
+    assert!(out.contains("not measured"), "{out}");
+    let (status, out, _) = run(&["diagnose", &path], &[]);
+    assert_eq!(status, Some(0));
+    assert!(out.contains("no cause was named") && out.contains("could not be judged"), "{out}");
+}
