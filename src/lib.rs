@@ -1,4 +1,77 @@
 //! Which training phase takes the memory, why, and what to do about it.
+//!
+//! A [`tracing`] layer measures each phase of a training step at its edges, and a diagnosis engine
+//! names the cause of memory use, with evidence and a response:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use phasescope::counters::scripted::Scripted;
+//! use phasescope::{phase, step};
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! // A pretended device; with the feature `torch` it is `phasescope::torch::for_device(...)`.
+//! let device = Arc::new(Scripted::new("cuda:0"));
+//! device.allocate(100 << 20);
+//! let (layer, guard) = phasescope::builder().source(device.clone()).build();
+//!
+//! tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), || {
+//!     for number in 0..8_u64 {
+//!         let _step = step!(number).entered();
+//!         phase!(forward).in_scope(|| device.allocate(50 << 20));
+//!         // Nothing is freed: the graph of every step is kept.
+//!         phase!(backward).in_scope(|| {});
+//!         phase!(clear_gradients).in_scope(|| {});
+//!     }
+//! });
+//!
+//! let diagnosis = &guard.series()[0].diagnosis;
+//! assert_eq!(diagnosis.findings[0].title, "autograd graphs are kept: 50.0 MiB more after every step");
+//! ```
+//!
+//! # Modules
+//!
+//! - [`phase`]: phases, their spans and records, and who is training
+//! - [`counters`]: memory counters and where they come from
+//! - [`layer`]: the `tracing` layer
+//! - [`diagnosis`]: the engine
+//! - [`report`]: the JSON report
+//!
+//! # Features
+//!
+//! - `otlp` (default): a phase's counters go to the span that tracing-opentelemetry made for it
+//! - `torch`: counters of libtorch's allocators; needs libtorch 2.11 when it is built
+//!
+//! # Fields of spans
+//!
+//! Read from spans:
+//!
+//! | field | type | meaning |
+//! |---|---|---|
+//! | `phasescope.phase` | string | the span is this phase ([`Phase::name`]) |
+//! | `phasescope.step` | integer | the span is this step, or a phase of it |
+//! | `phasescope.run_id` | string | the span is a run |
+//! | `phasescope.input_elements` | integer | elements of the phase's input |
+//! | `phasescope.optimizer_stepped` | bool | whether the optimizer of this step runs |
+//!
+//! Set on OpenTelemetry spans of phases, each only where it was measured. `<counter>` is one of
+//! [`Counters::edge_values`]; bytes, but for the two counts `alloc_retries` and `ooms`:
+//!
+//! | attribute | type | meaning |
+//! |---|---|---|
+//! | `phasescope.run.id` | string | the run |
+//! | `phasescope.rank`, `phasescope.world_size` | integer | this process and how many there are |
+//! | `phasescope.device.name` | string | the device |
+//! | `phasescope.<counter>.start`, `.end`, `.delta` | integer | the counter at the edges |
+//! | `phasescope.allocated.peak` | integer | highest allocated inside |
+//! | `phasescope.allocated.outside_delta` | integer | change since the phase before |
+//! | `phasescope.allocated.peak_disturbed` | bool | the program reset the peak itself |
+//! | `phasescope.out_of_memory.requested` | integer | what was asked for |
+//! | `error.type` | string | `error`, `panic` or `out_of_memory` |
+//!
+//! The second and third device have the same under `phasescope.device1.` and `phasescope.device2.`.
+//!
+//! Rust 1.95 or later. `unsafe` stands only in `counters::torch`, at the border to libtorch.
 
 pub mod counters;
 pub mod diagnosis;

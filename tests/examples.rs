@@ -38,8 +38,7 @@ impl Run {
 fn run(name: &str, options: &[&str]) -> Run {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
     let path = folder.path().join("report.json");
-    let done =
-        output(example(name).args(["--device", "cpu", "--output"]).arg(&path).args(options));
+    let done = output(example(name).args(["--device", "cpu", "--output"]).arg(&path).args(options));
     let err = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{name} {options:?}: {err}");
     assert_eq!(err, "", "nothing is drawn in a pipe");
@@ -72,8 +71,12 @@ fn every_number_of_the_evidence_stands_in_the_written_report() {
     for name in ["alpha", "beta", "gamma"] {
         let run = run(name, &[]);
         let phases = &run.report.rank_reports[0].phases;
-        for measure in
-            run.diagnosis().findings.iter().flat_map(|found| &found.evidence).flat_map(|seen| &seen.measures)
+        for measure in run
+            .diagnosis()
+            .findings
+            .iter()
+            .flat_map(|found| &found.evidence)
+            .flat_map(|seen| &seen.measures)
         {
             let stands = phases.iter().any(|phase| {
                 let there = match measure.edge {
@@ -81,7 +84,8 @@ fn every_number_of_the_evidence_stands_in_the_written_report() {
                     Edge::Peak => phase.peak_allocated,
                     _ => phase.end.allocated,
                 };
-                (phase.step, phase.phase, there) == (measure.step, measure.phase, Some(measure.bytes))
+                (phase.step, phase.phase, there)
+                    == (measure.step, measure.phase, Some(measure.bytes))
             });
             assert!(stands, "{name}: {measure:?}");
         }
@@ -120,7 +124,8 @@ fn an_output_that_is_there_is_refused_and_left_as_it_is() {
     let run = run("control", &["--steps", "1"]);
     let before = fs::read(&run.path).unwrap_or_else(|error| panic!("{error}"));
     let mut again = example("control");
-    let refused = output(again.args(["--device", "cpu", "--steps", "2", "--output"]).arg(&run.path));
+    let refused =
+        output(again.args(["--device", "cpu", "--steps", "2", "--output"]).arg(&run.path));
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("not overwritten unasked"));
     assert_eq!(fs::read(&run.path).ok(), Some(before.clone()));

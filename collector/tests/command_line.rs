@@ -124,3 +124,16 @@ fn what_was_not_measured_is_not_shown_as_zero() {
     assert_eq!(status, Some(0));
     assert!(out.contains("no cause was named") && out.contains("could not be judged"), "{out}");
 }
+
+#[test]
+fn the_readme_shows_what_the_command_prints() {
+    let readme = fs::read_to_string(fixture("../../README.md")).unwrap_or_default();
+    let (_, compared, _) = run(
+        &["compare"],
+        &["h200/alpha.json", "h200/beta.json", "h200/gamma.json", "h200/control.json"],
+    );
+    assert!(readme.contains(compared.trim_end()), "{compared}");
+    let (_, diagnosed, _) = run(&["diagnose"], &["h200/gamma.json"]);
+    let shown: Vec<&str> = diagnosed.lines().skip(1).take(25).collect();
+    assert!(readme.contains(&shown.join("\n")), "{diagnosed}");
+}
