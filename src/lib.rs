@@ -31,7 +31,7 @@
 //!
 //! # Modules
 //!
-//! - [`phase`]: phases, their spans and records, and who is training
+//! - [`mod@phase`]: phases, their spans and records, and who is training
 //! - [`counters`]: memory counters and where they come from
 //! - [`layer`]: the `tracing` layer
 //! - [`diagnosis`]: the engine
