@@ -4,6 +4,7 @@
 mod activations;
 mod cache_only;
 mod capacity;
+mod growing;
 mod optimizer_state;
 mod persistent_gradients;
 mod retained_graph;

@@ -1,6 +1,5 @@
-use super::retained_graph::{confidence, is_graph, too_few};
+use super::growing::{growing, is_graph};
 use super::{Found, Verdict, evidence, rejected, response, shown};
-use crate::diagnosis::growth::Growth;
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Policy, Severity};
 
@@ -10,39 +9,20 @@ const SMALLEST_BLOCK: u64 = 512;
 /// Outputs, metrics or detached tensors that are kept: the level grows, but by far less than a
 /// graph.
 pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
-    let (per_step, first, last, increments) = match profile.growth {
-        Growth::Growing { per_step, first, last, increments } => {
-            (per_step, first, last, increments)
-        }
-        Growth::Flat => return Verdict::Clear,
-        Growth::TooFew { found } => return too_few(found, policy),
+    let growth = match growing(profile, policy) {
+        Ok(growth) => growth,
+        Err(answer) => return answer,
     };
-    if is_graph(profile, policy, per_step) {
+    if is_graph(profile, policy, growth.per_step) {
         return Verdict::Clear;
     }
-    let (from, to) = (&profile.levels[first], &profile.levels[last]);
-    let grown = to.bytes.saturating_sub(from.bytes);
-    let bytes = per_step.max(0.0) as u64;
-    let mut seen = vec![evidence(
-        format!(
-            "the level after the step grows from {} (step {}) to {} (step {}): {} in {} steps, {} \
-             a step",
-            shown(from.bytes),
-            from.step,
-            shown(to.bytes),
-            to.step,
-            shown(grown),
-            to.step.saturating_sub(from.step),
-            shown(bytes),
-        ),
-        i64::try_from(grown).unwrap_or(i64::MAX),
-        [profile.level_measure(from), profile.level_measure(to)],
-    )];
+    let bytes = growth.bytes;
+    let mut seen = vec![growth.evidence];
     if let Some(rise) = profile.forward_rise().filter(|rise| *rise > 0) {
         seen.push(evidence(
             format!(
                 "that is {:.3} % of forward's rise of {}: too little for a graph (from {:.0} % on)",
-                100.0 * per_step / rise as f64,
+                100.0 * growth.per_step / rise as f64,
                 shown(rise),
                 100.0 * policy.graph_share_of_forward
             ),
@@ -64,14 +44,14 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     Found {
         code: Code::RetainedTensors,
         severity: if wasteful { Severity::Warning } else { Severity::Info },
-        confidence: confidence(increments, policy),
+        confidence: growth.confidence,
         title: format!("tensors are kept from step to step: {} a step", shown(bytes)),
         bytes,
-        growth_total: Some(grown),
+        growth_total: Some(growth.total),
         evidence: seen,
         responses: vec![response(
             "keep metrics as numbers (`double_value`), move kept outputs to the host",
-            Some(grown),
+            Some(growth.total),
             "a detached tensor has no graph, but its own storage stays on the device",
         )],
         rejected: vec![
