@@ -18,7 +18,7 @@ pub(super) const RECENT_LEVELS: usize = 32;
 
 /// Judges one device of one rank from its phase records.
 ///
-/// State is bounded whatever the number of steps (about 20 KiB); a record costs well under a
+/// State is bounded whatever the number of steps (below 32 KiB); a record costs well under a
 /// microsecond, a [`diagnosis`](Self::diagnosis) some ten microseconds. Records come in the order in which their
 /// phases ended; a record of an earlier step than the one before it is counted and passed over.
 ///
@@ -46,8 +46,8 @@ pub(super) const RECENT_LEVELS: usize = 32;
 pub struct Diagnoser {
     policy: Policy,
     pub(super) facts: RunFacts,
-    /// Allocated at the end of the last phase before training.
-    pub(super) before: Option<u64>,
+    /// Allocated at the end of the last phase before training, and which it was.
+    pub(super) before: Option<(u64, Phase)>,
     pub(super) model_change: Option<i64>,
     pub(super) create_change: Option<i64>,
     pub(super) input_change: Option<i64>,
@@ -142,7 +142,7 @@ impl Diagnoser {
             self.highest_before = Some((peak, record.phase));
         }
         if record.depth == 0 {
-            self.before = Some(end);
+            self.before = Some((end, record.phase));
         }
     }
 

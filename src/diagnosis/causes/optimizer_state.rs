@@ -39,7 +39,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             first.and_then(|step| step.measure(Phase::OptimizerStep, Edge::End)),
         ],
     )];
-    if let (Some(before), Some(first)) = (profile.state.before, first) {
+    if let (Some((before, phase)), Some(first)) = (profile.state.before, first) {
         seen.push(evidence(
             format!(
                 "it survives the step: the level is {} before training and {} after step {}",
@@ -51,7 +51,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             [
                 Some(Measure {
                     step: None,
-                    phase: Phase::Input,
+                    phase,
                     edge: Edge::End,
                     counter: Counter::Allocated,
                     bytes: before,
