@@ -6,6 +6,7 @@ use phasescope::units::to_mib;
 
 use crate::Answer;
 use crate::args::Compare;
+use crate::render::plain;
 
 const HEADER: [&str; 8] = [
     "report",
@@ -43,7 +44,7 @@ fn cells(path: &Path, row: &Row) -> [String; 8] {
     let mib = |value: Option<f64>| {
         value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.1}"))
     };
-    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let text = |value: &Option<String>| value.as_deref().map_or_else(|| "-".to_owned(), plain);
     [
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned(),
         text(&row.case),

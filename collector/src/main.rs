@@ -35,7 +35,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     for error in &answer.errors {
-        let _ = writeln!(io::stderr(), "phasescope: {error}");
+        let _ = writeln!(io::stderr(), "phasescope: {}", render::plain(error));
     }
     match (answer.errors.is_empty(), answer.gate) {
         (false, _) => ExitCode::from(2),

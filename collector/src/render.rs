@@ -29,10 +29,13 @@ struct Page {
 
 impl Page {
     fn judged(mut self, judged: &Judged) -> String {
-        let device =
-            judged.device.as_deref().map_or_else(String::new, |device| format!(" · {device}"));
+        let device = judged
+            .device
+            .as_deref()
+            .map_or_else(String::new, |device| format!(" · {}", plain(device)));
         let bold = Style::new().bold();
-        self.line(&format!("{bold}{} · rank {}{device}{bold:#}", judged.source, judged.rank));
+        let source = plain(&judged.source);
+        self.line(&format!("{bold}{source} · rank {}{device}{bold:#}", judged.rank));
         self.verdict(judged);
         if let Some(budget) = &judged.budget {
             self.budget(budget);
@@ -146,6 +149,11 @@ impl Page {
             textwrap::Options::new(self.width).initial_indent(first).subsequent_indent(rest);
         self.line(&textwrap::fill(text, options));
     }
+}
+
+/// Text from a file, without what a terminal would obey.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 fn named(finding: &Finding) -> String {

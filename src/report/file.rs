@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Report, ReportError};
 
@@ -63,22 +64,11 @@ pub fn write(report: &Report, path: &Path, overwrite: bool) -> Result<(), Report
     check_output(path, overwrite)?;
     let text = serde_json::to_string_pretty(report)
         .map_err(|error| failed(path, &std::io::Error::other(error)))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let beside = folder(path).join(format!(".{name}.partial-{}", std::process::id()));
-    let written = File::create(&beside)
-        .and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
-            file.write_all(b"\n")?;
-            file.sync_all()
-        })
-        .and_then(|()| {
-            if overwrite {
-                fs::rename(&beside, path)
-            } else {
-                // A link fails where a rename would replace what has come there meanwhile.
-                fs::hard_link(&beside, path).and_then(|()| fs::remove_file(&beside))
-            }
-        });
+    let beside = beside(path);
+    let text = text + "\n";
+    let written = create(&beside, &text).and_then(|()| {
+        if overwrite { fs::rename(&beside, path) } else { publish(&beside, path, &text) }
+    });
     written.map_err(|error| {
         // The partial file is of no use to anybody; that it stays is no further error.
         let _ = fs::remove_file(&beside);
@@ -87,6 +77,33 @@ pub fn write(report: &Report, path: &Path, overwrite: bool) -> Result<(), Report
         }
         failed(path, &error)
     })
+}
+
+/// A name beside the output that no other write has, in this process or another.
+fn beside(path: &Path) -> PathBuf {
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let write = WRITES.fetch_add(1, Ordering::Relaxed);
+    folder(path).join(format!(".{name}.partial-{}-{write}", std::process::id()))
+}
+
+fn create(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// Puts the file in its place unless something has come there meanwhile: a link then fails where a
+/// rename would replace it. Some file systems have no links; there the place is taken first.
+fn publish(beside: &Path, path: &Path, text: &str) -> std::io::Result<()> {
+    match fs::hard_link(beside, path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(error),
+        Err(_) => create(path, text)?,
+        Ok(()) => {}
+    }
+    // The report is in its place: a partial file that stays is no error.
+    let _ = fs::remove_file(beside);
+    Ok(())
 }
 
 fn folder(path: &Path) -> PathBuf {

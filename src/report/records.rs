@@ -46,7 +46,9 @@ impl Report {
             record.peak_allocated = match reset {
                 PeakReset::Span => running,
                 PeakReset::Step => running.filter(|running| {
-                    same_step.is_none_or(|(_, before)| before.peak_allocated < Some(*running))
+                    same_step.is_none_or(|(_, before)| {
+                        before.peak_allocated.is_some_and(|before| before < *running)
+                    })
                 }),
                 PeakReset::Never => running.filter(|running| highest < Some(*running)),
             };

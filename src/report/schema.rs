@@ -1,4 +1,4 @@
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::diagnosis::Diagnosis;
 use crate::phase::PhaseRecord;
@@ -137,9 +137,14 @@ pub struct RankReport {
     /// The exact phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<PhaseRecord>,
-    /// What the engine said in the process.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What the engine said in the process; absent where a later version said what this one does
+    /// not know.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "known_diagnosis")]
     pub diagnosis: Option<Diagnosis>,
+}
+
+fn known_diagnosis<'de, D: Deserializer<'de>>(json: D) -> Result<Option<Diagnosis>, D::Error> {
+    Ok(serde_json::from_value(serde_json::Value::deserialize(json)?).ok().flatten())
 }
 
 /// Counters at the end of a phase, in MiB.

@@ -91,7 +91,7 @@ impl Check<'_> {
         if rank.samples.is_empty() {
             return self.fail(format!("{place}.samples"), "one sample a phase", "none");
         }
-        let mut before = i64::MIN;
+        let mut before = -1;
         for (number, sample) in rank.samples.iter().enumerate() {
             let place = format!("{place}.samples[{number}]");
             if sample.step < -1 {
@@ -101,17 +101,21 @@ impl Check<'_> {
                     sample.step.to_string(),
                 );
             }
-            if sample.step < before {
+            // What stands in no step, such as an evaluation between two, has no place in the order.
+            if sample.step >= 0 && sample.step < before {
                 return self.fail(
                     format!("{place}.step"),
                     format!("step {before} or a later one"),
                     sample.step.to_string(),
                 );
             }
-            before = sample.step;
+            before = before.max(sample.step);
             self.sample(&place, sample)?;
         }
-        if !rank.samples.iter().any(|sample| sample.step == 0) {
+        // Exact phases tell themselves where a run began: one that was resumed has no step 0, and one
+        // that failed while the model was built has no step at all.
+        let exact = !rank.phases.is_empty();
+        if !exact && !rank.samples.iter().any(|sample| sample.step == 0) {
             return self.fail(format!("{place}.samples"), "samples of the first step, 0", "none");
         }
         Ok(())
