@@ -27,10 +27,11 @@ VERSION = "2.11.0"
 # The wheels that the CPU's library needs in order to load.
 CPU_NEEDS = ["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"]
 CPU_LIBRARIES = ["libtorch_cpu.so", "libc10.so", "libgomp.so.1", "libshm.so", "libtorch_global_deps.so"]
-# Only the C++ part is used, so any Python for which there is a wheel will do.
+# Only the C++ part is used, so any Python for which there is a wheel will do. pip takes a platform
+# literally: each that a wheel may carry is named (NCCL's has 2_18 only).
 WHEEL_TAGS = ["--python-version", "3.12", "--implementation", "cp"] + [
     tag
-    for name in ("manylinux_2_28", "manylinux_2_27", "manylinux_2_25", "manylinux_2_17", "manylinux2014")
+    for name in [*(f"manylinux_2_{minor}" for minor in range(28, 16, -1)), "manylinux2014"]
     for tag in ("--platform", f"{name}_x86_64")
 ]
 # What has to be free on the disk, in GB, while wheels and their contents stand side by side.
@@ -82,6 +83,8 @@ def use_what_is_set() -> bool:
     folder = os.environ.get("LIBTORCH")
     if not folder:
         return False
+    if not Path(folder).is_absolute():
+        raise Problem(f"LIBTORCH is set, expected an absolute path (cargo builds elsewhere), found {folder}")
     if not (Path(folder) / "lib").is_dir():
         raise Problem(f"LIBTORCH is set, expected a folder lib in {folder}, found none. {BY_HAND}")
     version = version_of(Path(folder))
@@ -143,10 +146,10 @@ def set_up(target: Path, flavour: str) -> None:
 
 def complete(target: Path) -> bool:
     torch = target / "torch"
-    libraries = [torch / "lib" / name for name in ["libtorch.so", "libtorch_cpu.so", "libc10.so"]]
+    libraries = [torch / "lib" / name for name in ["libtorch.so", *CPU_LIBRARIES]]
     headers = torch / "include" / "torch" / "csrc" / "autograd" / "engine.h"
-    needs = target / "nvidia" / "cu13" / "lib" / "libcudart.so.13"
-    there = all(path.is_file() for path in [*libraries, headers, needs])
+    needs = [target / "nvidia" / "cu13" / "lib" / name for name in ("libcudart.so.13", "libcupti.so.13")]
+    there = headers.is_file() and all(path.is_file() and path.stat().st_size for path in [*libraries, *needs])
     return there and (version_of(torch) or "").split("+")[0] == VERSION
 
 

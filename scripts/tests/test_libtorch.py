@@ -11,6 +11,7 @@ from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parent.parent / "libtorch.py"
 SET_BY_USERS = ("LIBTORCH", "LIBTORCH_USE_PYTORCH", "LIBTORCH_BYPASS_VERSION_CHECK", "PIP_FIND_LINKS")
+CPU_LIBRARIES = ("libc10.so", "libgomp.so.1", "libshm.so", "libtorch_cpu.so", "libtorch_global_deps.so")
 NVIDIA = {"nvidia_cuda_runtime": "13.0.96", "nvidia_cuda_cupti": "13.0.85"}
 
 
@@ -50,12 +51,13 @@ class SetUp(unittest.TestCase):
 
     def publish(self) -> None:
         """Wheels with the parts that matter."""
-        files = {f"torch/lib/{name}": self.library(name) for name in ("libtorch_cpu.so", "libc10.so")}
+        files = {f"torch/lib/{name}": self.library(name) for name in CPU_LIBRARIES}
         files["torch/lib/libtorch_cuda.so"] = b"large"
         files["torch/include/torch/csrc/autograd/engine.h"] = b""
         self.wheel("torch", "2.11.0", "cp312-cp312-manylinux_2_28_x86_64", files)
         for name, version in NVIDIA.items():
-            lib = {"nvidia/cu13/lib/libcudart.so.13": b""} if "runtime" in name else {}
+            file = "libcudart.so.13" if "runtime" in name else "libcupti.so.13"
+            lib = {f"nvidia/cu13/lib/{file}": b"library"}
             self.wheel(name, version, "py3-none-manylinux_2_17_x86_64", lib)
 
     def left(self) -> "list[str]":
@@ -66,7 +68,7 @@ class SetUp(unittest.TestCase):
         done = self.run_script()
         self.assertEqual(done.returncode, 0, done.stderr)
         lib = self.target() / "torch" / "lib"
-        self.assertEqual(sorted(path.name for path in lib.iterdir()), ["libc10.so", "libtorch.so", "libtorch_cpu.so"])
+        self.assertEqual(sorted(path.name for path in lib.iterdir()), sorted([*CPU_LIBRARIES, "libtorch.so"]))
         self.assertEqual((self.target() / "torch" / "build-version").read_text(), "2.11.0\n")
         self.assertIn("libtorch: 4/4", done.stdout)
         self.assertEqual(self.left(), [".libtorch"])
@@ -79,6 +81,24 @@ class SetUp(unittest.TestCase):
         again = self.run_script()
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertTrue((self.target() / "torch" / "lib" / "libc10.so").is_file())
+
+    def test_a_missing_library_that_the_cpu_library_needs_is_noticed(self) -> None:
+        self.publish()
+        self.assertEqual(self.run_script().returncode, 0)
+        for part in ("torch/lib/libgomp.so.1", "nvidia/cu13/lib/libcupti.so.13"):
+            (self.target() / part).unlink()
+            self.assertEqual(self.run_script().returncode, 0)
+            self.assertTrue((self.target() / part).is_file(), part)
+
+    def test_a_wheel_for_an_old_linux_between_the_usual_ones_is_found(self) -> None:
+        self.publish()
+        old = next(self.wheels.glob("nvidia_cuda_cupti-*.whl"))
+        old.rename(old.with_name(old.name.replace("manylinux_2_17", "manylinux_2_18")))
+        done = self.run_script()
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_relative_libtorch_is_told(self) -> None:
+        self.assertIn("expected an absolute path", self.run_script(LIBTORCH="theirs").stderr)
 
     def test_a_failed_download_leaves_nothing(self) -> None:
         done = self.run_script()
