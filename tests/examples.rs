@@ -9,7 +9,7 @@ use phasescope::diagnosis::{Code, Diagnosis, Edge, Severity};
 use phasescope::report::{self, Report};
 use phasescope::units::MIB;
 
-/// `cargo test` builds the examples beside this test.
+/// `cargo test` builds the examples beside this test; `cargo test --test examples` alone does not.
 fn example(name: &str) -> Command {
     let mut folder = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
     folder.pop();
@@ -63,6 +63,7 @@ fn each_case_is_named_and_the_control_and_the_repaired_twins_are_healthy() {
         assert_eq!(diagnosis.findings[0].code, code, "{name} {options:?}");
         assert_eq!(diagnosis.worst(), Some(worst), "{name} {options:?}");
         assert_eq!(run.printed.contains("healthy"), worst == Severity::Info, "{}", run.printed);
+        assert!(run.printed.contains(&format!("{worst} {code}: ")), "{}", run.printed);
     }
 }
 
@@ -142,6 +143,7 @@ fn what_cannot_be_is_refused_before_any_memory_is_taken() {
         (&["--steps", "0"], "0 is not in 1.."),
         (&["--batch-size-per-device", "0"], "0 is not in 1.."),
         (&["--precision", "fp8"], "fp8"),
+        (&["--fixed", "--batch-size-per-device", "1"], "expected a batch of at least 2"),
     ] {
         let refused = output(example("alpha").args(options));
         assert_eq!(refused.status.code(), Some(2), "{options:?}");

@@ -14,7 +14,7 @@ pub(crate) struct Args {
     pub(crate) preset: Preset,
     /// Samples in the batch [default: 2, the control's 1].
     #[arg(long, value_name = "SAMPLES", value_parser = clap::value_parser!(i64).range(1..))]
-    batch_size_per_device: Option<i64>,
+    pub(crate) batch_size_per_device: Option<i64>,
     /// Training steps. Growth is judged from 6 on.
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) steps: u64,

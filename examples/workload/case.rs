@@ -31,7 +31,7 @@ impl Case {
     /// Samples in the batch; alpha's repair is to take half as many.
     pub(crate) fn batch(self, asked: Option<i64>, fixed: bool) -> i64 {
         let batch = asked.unwrap_or(if self == Self::Control { 1 } else { 2 });
-        if self == Self::Alpha && fixed { (batch / 2).max(1) } else { batch }
+        if self == Self::Alpha && fixed { batch / 2 } else { batch }
     }
 
     pub(crate) fn optimizer(self, variables: &VarStore, fixed: bool) -> Result<Optimizer, Failure> {

@@ -54,6 +54,11 @@ pub(crate) fn main(case: Case) -> ExitCode {
 }
 
 fn run(case: Case, args: &Args) -> Result<(), Failure> {
+    if case == Case::Alpha && args.fixed && args.batch_size_per_device == Some(1) {
+        return Err(Failure::usage(
+            "expected a batch of at least 2 for --fixed to halve, found --batch-size-per-device 1",
+        ));
+    }
     if let Some(path) = &args.output {
         report::check_output(path, args.overwrite_output).map_err(Failure::usage)?;
     }

@@ -48,7 +48,7 @@ pub(crate) fn print(case: Case, args: &Args, series: &[Series], trained: &Traine
             println!("  peak {} in {}", Readable::level(budget.peak), budget.phase);
         }
         if let Some(first) = diagnosis.findings.first() {
-            println!("  {}: {}", first.code, first.title);
+            println!("  {} {}: {}", first.severity, first.code, first.title);
         }
         if diagnosis.worst() < Some(Severity::Warning) {
             println!("  healthy: nothing of severity warning");
