@@ -59,7 +59,7 @@
 //!
 //! | attribute | type | meaning |
 //! |---|---|---|
-//! | `phasescope.run.id` | string | the run |
+//! | `phasescope.run_id` | string | the run |
 //! | `phasescope.rank`, `phasescope.world_size` | integer | this process and how many there are |
 //! | `phasescope.device.name` | string | the device |
 //! | `phasescope.<counter>.start`, `.end`, `.delta` | integer | the counter at the edges |

@@ -112,6 +112,17 @@ fn kept_gradients_are_found() {
     assert!(diagnosis.finding(Code::OptimizerState).is_none());
 }
 
+/// Their bytes are 4 % of the peak: worth knowing, not worth standing before the activations.
+#[test]
+fn small_gradients_that_live_on_are_an_info_and_a_warm_up_plateau_is_no_growth() {
+    let (_, diagnosis) = judged("cases", "k01-warmup-plateau");
+    assert_eq!(diagnosis.findings[0].code, Code::Activations);
+    let severity = diagnosis.finding(Code::PersistentGradients).map(|found| found.severity);
+    assert_eq!(severity, Some(Severity::Info));
+    assert!(diagnosis.finding(Code::RetainedGraph).is_none());
+    assert!(diagnosis.finding(Code::RetainedTensors).is_none());
+}
+
 #[test]
 fn the_budget_adds_up_to_the_measured_peak() {
     for name in ["alpha", "alpha-checkpoint", "beta", "beta-medium", "gamma", "keep-gradients"] {

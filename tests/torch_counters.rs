@@ -152,14 +152,3 @@ fn cuda_is_there_or_the_reason_is_told() {
         Err(error) => assert!(error.to_string().len() > "expected a usable GPU".len(), "{error}"),
     }
 }
-
-#[test]
-#[ignore = "prints a cost, proves nothing: run with --ignored --nocapture"]
-fn cost_of_a_read() {
-    let (cpu, _turn) = alone();
-    let start = std::time::Instant::now();
-    for _ in 0..10_000_000 {
-        std::hint::black_box(cpu.read());
-    }
-    println!("{:.2} ns a read", start.elapsed().as_secs_f64() * 100.0);
-}

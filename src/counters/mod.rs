@@ -1,9 +1,8 @@
 //! Memory counters and where they come from.
 //!
 //! A [`CounterSource`] is read at the edges of phases. One source reads one device's allocator
-//! (`torch`, with the feature of that name) or this process ([`host`]); [`scripted`] plays a series for
-//! tests. Several
-//! sources of one device complete each other, several devices stay apart.
+//! (`torch`, with the feature of that name) or this process ([`host`]); [`scripted`] plays a series
+//! for tests. Several sources of one device complete each other, several devices stay apart.
 
 pub mod host;
 pub mod scripted;

@@ -45,6 +45,9 @@ pub struct Policy {
     pub graph_critical_share: f64,
     /// Gradients are of the parameters' size within this share. Default 0.25.
     pub gradient_tolerance: f64,
+    /// Gradients that live through forward are worth a warning from this share of the peak on.
+    /// Default 0.1.
+    pub gradients_warning_share: f64,
     /// What first forward and backward leave behind is named from this many bytes on. Default 1 MiB.
     pub workspace_min: u64,
     /// Reserved over the level after cleanup from which the cache is worth a word. Default 1.5.
@@ -92,6 +95,7 @@ impl Default for Policy {
             retained_warning_per_step: 64 * 1024,
             graph_critical_share: 0.01,
             gradient_tolerance: 0.25,
+            gradients_warning_share: 0.1,
             workspace_min: MIB,
             cache_ratio: 1.5,
             cache_peak_ratio: 1.25,

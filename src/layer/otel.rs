@@ -68,7 +68,7 @@ impl Otel {
             return;
         }
         let mut attributes = vec![
-            KeyValue::new("phasescope.run.id", identity.run_id.clone()),
+            KeyValue::new("phasescope.run_id", identity.run_id.clone()),
             KeyValue::new("phasescope.rank", i64::from(identity.rank)),
             KeyValue::new("phasescope.world_size", i64::from(identity.world_size)),
         ];

@@ -40,12 +40,7 @@ fn rank_report(identity: &RunIdentity, series: &Series) -> RankReport {
         device: Some(series.device.as_str().to_owned()),
         device_total_mib: total.map(mib),
         samples: series.records.iter().filter(|record| record.depth == 0).map(sample).collect(),
-        indicators: Indicators {
-            first_step_persistent_change_mib: bytes.first_step_persistent_change.map(change_mib),
-            between_step_growth_mib: bytes.between_step_growth.map(change_mib),
-            largest_forward_increase_mib: bytes.largest_forward_increase.map(change_mib),
-            maximum_peak_allocated_mib: bytes.maximum_peak_allocated.map(change_mib),
-        },
+        indicators: bytes.in_mib(),
         indicators_bytes: Some(bytes),
         phases: series.records.clone(),
         diagnosis: Some(series.diagnosis.clone()),
@@ -110,13 +105,23 @@ pub fn indicators(records: &[PhaseRecord]) -> IndicatorsBytes {
     }
 }
 
+impl IndicatorsBytes {
+    /// The same in MiB, as the original writes them.
+    #[must_use]
+    pub fn in_mib(&self) -> Indicators {
+        let mib = |bytes: Option<i64>| bytes.map(|bytes| rounded(bytes as f64 / MIB as f64));
+        Indicators {
+            first_step_persistent_change_mib: mib(self.first_step_persistent_change),
+            between_step_growth_mib: mib(self.between_step_growth),
+            largest_forward_increase_mib: mib(self.largest_forward_increase),
+            maximum_peak_allocated_mib: mib(self.maximum_peak_allocated),
+        }
+    }
+}
+
 /// Nine decimals: a block of 512 bytes is 0.000488281.
 fn mib(bytes: u64) -> f64 {
     rounded(to_mib(bytes))
-}
-
-fn change_mib(bytes: i64) -> f64 {
-    rounded(bytes as f64 / MIB as f64)
 }
 
 fn rounded(mib: f64) -> f64 {

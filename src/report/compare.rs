@@ -1,5 +1,4 @@
-use super::{RankReport, Report};
-use crate::units::to_mib;
+use super::{Indicators, RankReport, Report, indicators};
 
 /// One report in a comparison; each figure is the largest over its ranks, in MiB.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,36 +36,36 @@ pub struct Row {
 /// ```
 #[must_use]
 pub fn row(report: &Report) -> Row {
-    let largest = |figure: fn(&Report, &RankReport) -> Option<f64>| {
-        report.rank_reports.iter().filter_map(|rank| figure(report, rank)).max_by(f64::total_cmp)
+    let told: Vec<Indicators> =
+        report.rank_reports.iter().map(|rank| figures(report, rank)).collect();
+    let largest = |figure: fn(&Indicators) -> Option<f64>| {
+        told.iter().filter_map(figure).max_by(f64::total_cmp)
     };
     Row {
         case: report.case.clone(),
         preset: report.preset.clone(),
         batch: report.batch_size_per_device,
-        first_persistent_mib: largest(|report, rank| {
-            let told = rank.indicators.first_step_persistent_change_mib;
-            told.or_else(|| computed(report, rank).first_step_persistent_change.map(change))
-        }),
-        step_growth_mib: largest(|report, rank| {
-            let told = rank.indicators.between_step_growth_mib;
-            told.or_else(|| computed(report, rank).between_step_growth.map(change))
-        }),
-        forward_increase_mib: largest(|report, rank| {
-            let told = rank.indicators.largest_forward_increase_mib;
-            told.or_else(|| computed(report, rank).largest_forward_increase.map(change))
-        }),
-        peak_mib: largest(|report, rank| {
-            let told = rank.indicators.maximum_peak_allocated_mib;
-            told.or_else(|| computed(report, rank).maximum_peak_allocated.map(change))
-        }),
+        first_persistent_mib: largest(|told| told.first_step_persistent_change_mib),
+        step_growth_mib: largest(|told| told.between_step_growth_mib),
+        forward_increase_mib: largest(|told| told.largest_forward_increase_mib),
+        peak_mib: largest(|told| told.maximum_peak_allocated_mib),
     }
 }
 
-fn computed(report: &Report, rank: &RankReport) -> super::IndicatorsBytes {
-    super::indicators(&report.records(rank))
-}
-
-fn change(bytes: i64) -> f64 {
-    to_mib(bytes.unsigned_abs()) * bytes.signum() as f64
+/// A rank's summary: what the report tells, else what its samples come to.
+fn figures(report: &Report, rank: &RankReport) -> Indicators {
+    let told = rank.indicators;
+    let computed = indicators(&report.records(rank)).in_mib();
+    Indicators {
+        first_step_persistent_change_mib: told
+            .first_step_persistent_change_mib
+            .or(computed.first_step_persistent_change_mib),
+        between_step_growth_mib: told.between_step_growth_mib.or(computed.between_step_growth_mib),
+        largest_forward_increase_mib: told
+            .largest_forward_increase_mib
+            .or(computed.largest_forward_increase_mib),
+        maximum_peak_allocated_mib: told
+            .maximum_peak_allocated_mib
+            .or(computed.maximum_peak_allocated_mib),
+    }
 }

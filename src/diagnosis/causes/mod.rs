@@ -1,5 +1,5 @@
 //! One file a cause. Each has one function that looks at the profile and answers one of three:
-//! found, clear, or not enough data. A new cause is a new file and its line in [`ALL`].
+//! found, clear, or not enough data. A new cause is a new file, its line in [`ALL`] and its [`Code`].
 
 mod activations;
 mod cache_only;

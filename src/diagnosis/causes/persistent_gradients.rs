@@ -17,6 +17,8 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     };
     let late = cleared_after_forward(profile, last, policy, parameters);
     let Some(bytes) = profile.kept_gradients().or(late) else { return Verdict::Clear };
+    let share = profile.share(bytes).unwrap_or(0.0);
+    let wasteful = share >= policy.gradients_warning_share;
     let clearing = profile.usual(Phase::ClearGradients).unwrap_or(0);
     let what = if late.is_some() {
         "gradients are cleared only after forward".to_owned()
@@ -53,9 +55,19 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
                 .and_then(|step| step.measure(Phase::Backward, Edge::End))],
         ));
     }
+    seen.push(evidence(
+        format!(
+            "that is {:.0} % of the peak of {} (a warning from {:.0} % on)",
+            100.0 * share,
+            shown(profile.peak().unwrap_or(0)),
+            100.0 * policy.gradients_warning_share
+        ),
+        i64::try_from(bytes).unwrap_or(i64::MAX),
+        [profile.highest.and_then(|step| step.measure(step.peak_phase, Edge::Peak))],
+    ));
     Found {
         code: Code::PersistentGradients,
-        severity: Severity::Warning,
+        severity: if wasteful { Severity::Warning } else { Severity::Info },
         confidence: Confidence::Indicated,
         title: format!("{} of gradients live through the next forward", shown(bytes)),
         bytes,
