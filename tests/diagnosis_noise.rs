@@ -182,7 +182,11 @@ fn one_step_is_not_enough_data_and_says_what_is_missing() {
     let diagnosis = run.diagnoser.diagnosis();
     assert!(diagnosis.findings.is_empty(), "{:?}", diagnosis.findings);
     let missing = diagnosis.insufficient.iter().find(|rule| rule.code == Code::RetainedGraph);
-    assert!(missing.is_some_and(|rule| rule.missing.contains("from 6 finished steps on, found 1")));
+    assert!(
+        missing.is_some_and(|rule| rule
+            .missing
+            .contains("6 finished steps to judge growth by, found 1"))
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) const RECENT_LEVELS: usize = 32;
 /// Judges one device of one rank from its phase records.
 ///
 /// State is bounded whatever the number of steps (below 32 KiB); a record costs well under a
-/// microsecond, a [`diagnosis`](Self::diagnosis) some ten microseconds. Records come in the order
+/// microsecond, a [`diagnosis`](Self::diagnosis) some microseconds. Records come in the order
 /// in which their phases ended; a record of an earlier step than the one before it is counted and
 /// passed over.
 ///

@@ -72,7 +72,7 @@ impl Guard {
     }
 
     /// Records and diagnosis of every device, the first source's device first. Costs a copy of the
-    /// kept records and some ten microseconds a device. A step that is still open counts as far as
+    /// kept records and some microseconds a device. A step that is still open counts as far as
     /// its phases have closed.
     #[must_use]
     pub fn series(&self) -> Vec<Series> {

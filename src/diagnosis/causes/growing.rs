@@ -26,7 +26,7 @@ pub(super) fn growing(profile: &Profile<'_>, policy: &Policy) -> Result<Growing,
         Growth::Flat => return Err(Verdict::Clear),
         Growth::TooFew { found } => {
             return Err(Verdict::NotEnough(format!(
-                "growth is judged from {} finished steps on, found {found}",
+                "{} finished steps to judge growth by, found {found}",
                 policy.growth_min_increments + 1
             )));
         }
