@@ -36,48 +36,32 @@
 //! - [`layer`]: the `tracing` layer
 //! - [`diagnosis`]: the engine
 //! - [`report`]: the JSON report
+//! - [`ring`]: the last phases in a file, for a process that is killed
+//! - `export` and `contract` (feature `otlp`): spans and metrics by OTLP, and their names
 //!
 //! # Features
 //!
-//! - `otlp` (default): a phase's counters go to the span that tracing-opentelemetry made for it
+//! - `otlp` (default): spans and metrics by OTLP, and counters on the spans of a tracing-opentelemetry
+//!   stack of your own
 //! - `torch`: counters of libtorch's allocators; needs libtorch 2.11 when it is built
 //!
-//! # Fields of spans
+//! # Field contract
 //!
-//! Read from spans:
-//!
-//! | field | type | meaning |
-//! |---|---|---|
-//! | `phasescope.phase` | string | the span is this phase ([`Phase::name`]) |
-//! | `phasescope.step` | integer | the span is this step, or a phase of it |
-//! | `phasescope.run_id` | string | the span is a run |
-//! | `phasescope.input_elements` | integer | elements of the phase's input |
-//! | `phasescope.optimizer_stepped` | bool | whether the optimizer of this step runs |
-//!
-//! Set on OpenTelemetry spans of phases, each only where it was measured. `<counter>` is one of
-//! [`Counters::edge_values`]; bytes, but for the two counts `alloc_retries` and `ooms`:
-//!
-//! | attribute | type | meaning |
-//! |---|---|---|
-//! | `phasescope.run_id` | string | the run |
-//! | `phasescope.rank`, `phasescope.world_size` | integer | this process and how many there are |
-//! | `phasescope.device.name` | string | the device |
-//! | `phasescope.<counter>.start`, `.end`, `.delta` | integer | the counter at the edges |
-//! | `phasescope.allocated.peak` | integer | highest allocated inside |
-//! | `phasescope.allocated.outside_delta` | integer | change since the phase before |
-//! | `phasescope.allocated.peak_disturbed` | bool | the program reset the peak itself |
-//! | `phasescope.out_of_memory.requested` | integer | what was asked for |
-//! | `error.type` | string | `error`, `panic` or `out_of_memory` |
-//!
-//! The second and third device have the same under `phasescope.device1.` and `phasescope.device2.`.
+//! Every span name, attribute, event and metric, with its type, unit and when it is present, stands in
+//! `contract`.
 //!
 //! Rust 1.95 or later. `unsafe` stands only in `counters::torch`, at the border to libtorch.
 
+#[cfg(feature = "otlp")]
+pub mod contract;
 pub mod counters;
 pub mod diagnosis;
+#[cfg(feature = "otlp")]
+pub mod export;
 pub mod layer;
 pub mod phase;
 pub mod report;
+pub mod ring;
 pub mod units;
 
 #[cfg(feature = "torch")]

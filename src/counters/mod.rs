@@ -107,6 +107,40 @@ impl Counters {
     }
 }
 
+impl Counters {
+    /// The counters whose [`edge_values`](Self::edge_values) are these.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn from_edge_values(values: [Option<u64>; 11]) -> Self {
+        let [
+            allocated,
+            reserved,
+            active,
+            requested,
+            inactive_split,
+            alloc_retries,
+            ooms,
+            device_used,
+            device_total,
+            process_device_used,
+            host_rss,
+        ] = values;
+        Self {
+            allocated,
+            reserved,
+            peak_allocated: None,
+            active,
+            requested,
+            inactive_split,
+            alloc_retries,
+            ooms,
+            device_used,
+            device_total,
+            process_device_used,
+            host_rss,
+        }
+    }
+}
+
 /// A device's name as libtorch writes it: `cpu`, `cuda:0`. Cheap to clone.
 ///
 /// # Examples
@@ -130,6 +164,12 @@ impl DeviceName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name, shared and not copied.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 }
 
@@ -178,6 +218,12 @@ pub trait CounterSource: fmt::Debug + Send + Sync {
 
     /// The counters now.
     fn read(&self) -> Counters;
+
+    /// Counters that are too dear for an edge, such as a question to the driver. Asked when metrics
+    /// are collected, on another thread. The default has none.
+    fn sample(&self) -> Counters {
+        Counters::default()
+    }
 
     /// Sets the peak to what is allocated now. The default has no peak to reset and says so with
     /// `false`.

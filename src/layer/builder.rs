@@ -1,14 +1,24 @@
+use std::path::PathBuf;
+#[cfg(feature = "otlp")]
+use std::sync::OnceLock;
 use std::sync::{Arc, Mutex};
 
+#[cfg(feature = "otlp")]
+use opentelemetry::metrics::Meter;
 use tracing_subscriber::layer::SubscriberExt;
 
 use super::device::Devices;
+#[cfg(feature = "otlp")]
+use super::guard::Observer;
 use super::guard::Shared;
 use super::recorder::Recorder;
 use super::{Guard, PeakMode, PhaseLayer, panics};
 use crate::counters::CounterSource;
 use crate::diagnosis::{Policy, RunFacts};
+#[cfg(feature = "otlp")]
+use crate::export::{Export, Instruments, Pipeline};
 use crate::phase::RunIdentity;
+use crate::ring::RingWriter;
 
 /// Sets up the layer. Begin with [`phasescope::builder()`](crate::builder).
 ///
@@ -35,6 +45,11 @@ pub struct Builder {
     facts: RunFacts,
     peak_mode: PeakMode,
     keep_records: bool,
+    ring: Option<PathBuf>,
+    #[cfg(feature = "otlp")]
+    export: Option<Export>,
+    #[cfg(feature = "otlp")]
+    meter: Option<Meter>,
 }
 
 impl Builder {
@@ -76,21 +91,108 @@ impl Builder {
         self
     }
 
+    /// Keeps the last phases in a [`ring`](crate::ring) file in this folder, for a process that may be
+    /// killed. A file that cannot be made is a problem that the guard tells, and no error.
+    pub fn ring_in(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.ring = Some(folder.into());
+        self
+    }
+
     /// Makes the layer for a stack of your own, and the guard. Put it inside any OpenTelemetry
-    /// layer: `registry().with(phase_layer).with(opentelemetry_layer)`.
+    /// layer: `registry().with(phase_layer).with(opentelemetry_layer)`. The phases' counters then go
+    /// to the spans of that layer, phases are children of the program's spans around them, and the
+    /// program's spans inside a phase are its children.
+    ///
+    /// Nothing is exported unless [`export`](Self::export) is set: spans then need
+    /// [`Guard::opentelemetry_layer`] in the stack.
     pub fn build(self) -> (PhaseLayer, Guard) {
         let devices = Devices::new(self.sources, self.peak_mode);
         let recorder = Recorder::new(devices.names(), &self.policy, self.facts, self.keep_records);
+        let identity = self.identity.unwrap_or_else(RunIdentity::from_env);
+        let mut problems = Vec::new();
+        let ring = self.ring.and_then(|folder| {
+            let made = RingWriter::create(&folder, &identity, devices.names());
+            let problem = |error| format!("no ring file in {}: {error}", folder.display());
+            made.map_err(|error| problems.push(problem(error))).ok()
+        });
+        if let Some(ring) = &ring {
+            ring.set_facts(self.facts);
+        }
+        #[cfg(feature = "otlp")]
+        let pipeline = self.export.and_then(|export| {
+            let started = Pipeline::start(export, &identity);
+            started.map_err(|error| problems.push(format!("nothing is exported: {error}"))).ok()
+        });
         let shared = Arc::new(Shared {
+            #[cfg(feature = "otlp")]
+            otel: super::otel::Otel::new(&identity),
+            #[cfg(feature = "otlp")]
+            judge: Mutex::default(),
+            #[cfg(feature = "otlp")]
+            plan: pipeline.as_ref().and_then(|pipeline| pipeline.plan.clone()),
+            #[cfg(feature = "otlp")]
+            instruments: OnceLock::new(),
             devices,
-            identity: self.identity.unwrap_or_else(RunIdentity::from_env),
+            identity,
             recorder: Mutex::new(recorder),
             problems: Mutex::new(Vec::new()),
-            #[cfg(feature = "otlp")]
-            otel: super::otel::Otel::default(),
+            ring,
         });
+        problems.iter().for_each(|problem| shared.tell(problem));
+        #[cfg(feature = "otlp")]
+        let meter = self.meter.or_else(|| pipeline.as_ref().and_then(Pipeline::meter));
+        #[cfg(feature = "otlp")]
+        if let Some(meter) = meter {
+            let devices = shared.devices.names().cloned().collect();
+            let observer = Arc::new(Observer(Arc::downgrade(&shared)));
+            let counts = pipeline.as_ref().map(|pipeline| pipeline.counts.clone());
+            let instruments = Instruments::new(&meter, &shared.identity, devices, observer, counts);
+            // Nobody else has the place yet.
+            let _ = shared.instruments.set(instruments);
+        }
         panics::remember_messages();
-        (PhaseLayer::new(shared.clone()), Guard::new(shared))
+        let layer = PhaseLayer::new(shared.clone());
+        #[cfg(feature = "otlp")]
+        let guard = Guard::new(shared, pipeline);
+        #[cfg(not(feature = "otlp"))]
+        let guard = Guard::new(shared);
+        (layer, guard)
+    }
+
+    /// Makes the layer and sets it up as the program's subscriber. With the feature `otlp` spans and
+    /// metrics go where [`export`](Self::export) says, else where the standard `OTEL_*` variables
+    /// say ([`Export::from_env`]); without either nothing is sent. A variable with a value that
+    /// cannot be is a problem that the guard tells, and no error: telemetry stops no training.
+    ///
+    /// # Errors
+    ///
+    /// When the program has a global subscriber already: use [`build`](Self::build) and add the
+    /// layer to that one.
+    ///
+    /// [`Export::from_env`]: crate::export::Export::from_env
+    #[cfg(feature = "otlp")]
+    pub fn install(mut self) -> Result<Guard, InstallError> {
+        if tracing::dispatcher::has_been_set() {
+            return Err(InstallError(()));
+        }
+        let mut problem = None;
+        if self.export.is_none() {
+            match Export::from_env() {
+                Ok(export) => self.export = export,
+                Err(error) => problem = Some(format!("nothing is exported: {error}")),
+            }
+        }
+        let (layer, guard) = self.build();
+        if let Some(problem) = problem {
+            guard.tell(&problem);
+        }
+        let inside = tracing_subscriber::registry().with(layer);
+        match guard.opentelemetry_layer() {
+            Some(outside) => tracing::subscriber::set_global_default(inside.with(outside)),
+            None => tracing::subscriber::set_global_default(inside),
+        }
+        .map_err(|_| InstallError(()))?;
+        Ok(guard)
     }
 
     /// Makes the layer and sets it up as the program's subscriber.
@@ -99,11 +201,28 @@ impl Builder {
     ///
     /// When the program has a global subscriber already: use [`build`](Self::build) and add the
     /// layer to that one.
+    #[cfg(not(feature = "otlp"))]
     pub fn install(self) -> Result<Guard, InstallError> {
         let (layer, guard) = self.build();
         tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
             .map_err(|_| InstallError(()))?;
         Ok(guard)
+    }
+}
+
+#[cfg(feature = "otlp")]
+impl Builder {
+    /// Sets where spans and metrics go. Without it [`install`](Self::install) asks the environment.
+    pub fn export(mut self, export: Export) -> Self {
+        self.export = Some(export);
+        self
+    }
+
+    /// Makes the metrics with this meter, for a program with a meter provider of its own, such as
+    /// `opentelemetry::global::meter("phasescope")`.
+    pub fn meter(mut self, meter: Meter) -> Self {
+        self.meter = Some(meter);
+        self
     }
 }
 

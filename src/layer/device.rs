@@ -59,6 +59,16 @@ impl Devices {
         self.devices.iter().map(|device| &device.name)
     }
 
+    /// Each device's counters that are too dear for an edge.
+    #[cfg(feature = "otlp")]
+    pub(super) fn sampled(&self) -> Vec<(DeviceName, Counters)> {
+        let sampled = |device: &Device| {
+            let sources = device.sources.iter();
+            sources.fold(Counters::default(), |counters, source| counters.or(source.sample()))
+        };
+        self.devices.iter().map(|device| (device.name.clone(), sampled(device))).collect()
+    }
+
     /// A phase opens (`first`) or is entered again: reads every device once.
     pub(super) fn open(&self, id: u64, first: bool, outer: bool, edges: &mut Vec<Edges>) {
         let process = merged(&self.process);

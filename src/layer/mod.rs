@@ -18,6 +18,8 @@ mod panics;
 mod peaks;
 mod recorder;
 mod span;
+#[cfg(feature = "otlp")]
+mod verdict;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -81,13 +83,17 @@ impl PhaseLayer {
             .enumerate()
             .filter_map(|(place, name)| Some((name.clone(), phase.record(span.name(), place)?)))
             .collect();
-        #[cfg(feature = "otlp")]
-        self.shared.otel.write(&span.id(), &self.shared.identity, &records);
         let mut recorder = self.shared.recorder();
         for (place, (_, record)) in records.iter().enumerate() {
             recorder.push(phase.order, place, record.clone());
         }
         drop(recorder);
+        if let Some(ring) = &self.shared.ring {
+            let records = records.iter().map(|(_, record)| record);
+            ring.close(span.id().into_u64(), phase.order, records);
+        }
+        #[cfg(feature = "otlp")]
+        self.shared.export_phase(&span.id(), &phase, &records);
         span.extensions_mut().replace(MeasuredPhase { records });
     }
 }
@@ -110,11 +116,11 @@ where
         let mut fields = Fields::default();
         attributes.record(&mut fields);
         match (fields.phase, fields.step) {
-            (Some(phase), own_step) => {
+            (Some(phase), _) => {
                 #[cfg(feature = "otlp")]
                 self.shared.check_order(id);
                 let (step, depth) = surroundings(&span);
-                let phase = PhaseSpan::new(phase, &fields, own_step.or(step), depth);
+                let phase = PhaseSpan::new(phase, &fields, step, depth);
                 span.extensions_mut().insert(phase);
             }
             (None, Some(step)) => {
@@ -151,6 +157,10 @@ where
         self.shared.otel.find_dispatch();
         let first = phase.edges.is_empty();
         self.shared.devices.open(id.into_u64(), first, phase.depth == 0, &mut phase.edges);
+        if let (Some(ring), true, Some(edges)) = (&self.shared.ring, first, phase.edges.first()) {
+            let what = (phase.step, phase.phase, span.name(), phase.depth);
+            ring.open(id.into_u64(), what, edges.start);
+        }
         phase.since = Some(Instant::now());
     }
 
@@ -173,6 +183,11 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        #[cfg(feature = "otlp")]
+        if event.metadata().target() == otel::EXPORTER {
+            otel::note_rejected(event);
+            return;
+        }
         if *event.metadata().level() != Level::ERROR {
             return;
         }
@@ -195,6 +210,8 @@ where
             self.close_phase(&span, phase);
         } else if span.extensions().get::<StepSpan>().is_some() {
             self.shared.recorder().flush();
+            #[cfg(feature = "otlp")]
+            self.shared.export_step(&id);
         }
     }
 }

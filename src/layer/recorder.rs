@@ -1,4 +1,6 @@
 use crate::counters::DeviceName;
+#[cfg(feature = "otlp")]
+use crate::diagnosis::Diagnosis;
 use crate::diagnosis::{Diagnoser, Policy, RunFacts};
 use crate::phase::PhaseRecord;
 use crate::report::Series;
@@ -14,6 +16,7 @@ pub const MAX_KEPT_RECORDS: usize = 1 << 16;
 /// What the layer has recorded: one series a device.
 #[derive(Debug)]
 pub(super) struct Recorder {
+    facts: RunFacts,
     series: Vec<DeviceSeries>,
     pending: Vec<(u64, usize, PhaseRecord)>,
     keep: bool,
@@ -42,7 +45,7 @@ impl Recorder {
                 records: Vec::new(),
             })
             .collect();
-        Self { series, pending: Vec::new(), keep, kept: 0, dropped: 0 }
+        Self { facts, series, pending: Vec::new(), keep, kept: 0, dropped: 0 }
     }
 
     /// Takes a phase of device number `device`. `order` is the place of its end among all ends: a
@@ -73,7 +76,26 @@ impl Recorder {
         }
     }
 
+    /// Every device's engine, the first device first.
+    #[cfg(feature = "otlp")]
+    pub(super) fn diagnosers(&self) -> impl Iterator<Item = &Diagnoser> {
+        self.series.iter().map(|series| &series.diagnoser)
+    }
+
+    /// What the engine says of each device now.
+    #[cfg(feature = "otlp")]
+    pub(super) fn diagnoses(&self) -> Vec<(DeviceName, Diagnosis)> {
+        let series = self.series.iter();
+        series.map(|series| (series.device.clone(), series.diagnoser.diagnosis())).collect()
+    }
+
+    #[cfg(feature = "otlp")]
+    pub(super) fn facts(&self) -> RunFacts {
+        self.facts
+    }
+
     pub(super) fn set_facts(&mut self, facts: RunFacts) {
+        self.facts = facts;
         for series in &mut self.series {
             series.diagnoser.set_facts(facts);
         }

@@ -64,9 +64,15 @@ pub(super) struct StepSpan {
 pub(super) struct PhaseSpan {
     pub(super) phase: Phase,
     pub(super) step: Option<u64>,
+    /// Whether the program has set the step on this very span.
+    #[cfg(feature = "otlp")]
+    pub(super) own_step: bool,
     pub(super) depth: u32,
     pub(super) input_elements: Option<u64>,
     pub(super) optimizer_stepped: Option<bool>,
+    /// Whether the program has said so on this very span.
+    #[cfg(feature = "otlp")]
+    pub(super) own_optimizer_stepped: bool,
     pub(super) outcome: Outcome,
     /// How often it is entered and not left yet.
     pub(super) entered: u32,
@@ -81,10 +87,14 @@ impl PhaseSpan {
     pub(super) fn new(phase: Phase, fields: &Fields, step: Option<u64>, depth: u32) -> Self {
         Self {
             phase,
-            step,
+            step: fields.step.or(step),
+            #[cfg(feature = "otlp")]
+            own_step: fields.step.is_some(),
             depth,
             input_elements: fields.input_elements,
             optimizer_stepped: fields.optimizer_stepped,
+            #[cfg(feature = "otlp")]
+            own_optimizer_stepped: fields.optimizer_stepped.is_some(),
             outcome: Outcome::Completed,
             entered: 0,
             since: None,

@@ -109,6 +109,11 @@ impl CounterSource for DeviceAllocator {
         }
     }
 
+    fn sample(&self) -> Counters {
+        let used = self.memory_info().and_then(|(free, total)| total.checked_sub(free));
+        Counters { device_used: used, device_total: self.total, ..Counters::default() }
+    }
+
     fn reset_peak(&self) -> bool {
         // SAFETY: takes numbers only.
         unsafe { ffi::phasescope_device_reset_peak(CUDA, self.index) == 0 }

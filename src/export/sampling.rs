@@ -1,0 +1,197 @@
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use opentelemetry::trace::{Link, SpanContext, SpanKind, TraceContextExt, TraceId};
+use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry_sdk::trace::{SamplingDecision, SamplingResult, ShouldSample};
+
+use crate::contract;
+
+/// Which steps' spans are exported. Counters, metrics and diagnosis see every step all the same.
+///
+/// The first steps are, then every so-many-th, and the steps around a change of verdict. A span
+/// inside a step goes with its step. Spans outside steps (an evaluation between them, say) are
+/// counted by name: the first ones are exported, then every so-many-th.
+///
+/// # Examples
+///
+/// ```
+/// use phasescope::export::Sampling;
+///
+/// let thorough = Sampling { first: 1000, every: 10, ..Sampling::default() };
+/// assert_eq!(Sampling::default().every, 100);
+/// assert_eq!(Sampling::all().every, 1);
+/// # let _ = thorough;
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// So many steps at the start. Default 100.
+    pub first: u64,
+    /// Then every so-many-th, by the step's number; 0 for none. Default 100, which is some hundred
+    /// thousand spans in ten days of ten steps a second.
+    pub every: u64,
+    /// So many steps before and after a change of verdict, at most [`MAX_HELD_SPANS`] spans before
+    /// it. Default 4.
+    pub around_change: u64,
+}
+
+impl Sampling {
+    /// Every step.
+    #[must_use]
+    pub fn all() -> Self {
+        Self { every: 1, ..Self::default() }
+    }
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { first: 100, every: 100, around_change: 4 }
+    }
+}
+
+/// Spans of steps left out that are kept for a while, in case the verdict changes. Beyond it the
+/// oldest go.
+pub const MAX_HELD_SPANS: usize = 256;
+
+/// Steps whose decision is remembered: several may be open at once.
+const REMEMBERED_STEPS: usize = 8;
+/// Names of spans outside steps that are counted; a further name is not exported.
+const MAX_NAMES: usize = 64;
+
+/// Changes of verdict that are followed; a verdict that goes to and fro must not undo the sampling.
+const MAX_CHANGES: u64 = 1000;
+
+/// The key and value of the trace state by which a span's children know that it is in no step.
+const STATE_KEY: &str = "phasescope";
+const OUTSIDE: &str = "outside";
+
+/// The decisions of one run.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    sampling: Sampling,
+    state: Mutex<State>,
+    changed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    seen: u64,
+    changes: u64,
+    /// Steps that are still to be exported because the verdict changed.
+    after: u64,
+    highest: Option<u64>,
+    decisions: VecDeque<(u64, bool)>,
+    names: Vec<(Box<str>, u64)>,
+}
+
+impl Plan {
+    pub(crate) fn new(sampling: Sampling) -> Self {
+        Self { sampling, state: Mutex::default(), changed: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// The verdict has changed: what is held goes out, and so do the next steps.
+    pub(crate) fn verdict_changed(&self) {
+        let mut state = self.state();
+        if state.changes == MAX_CHANGES {
+            return;
+        }
+        state.changes += 1;
+        state.after = self.sampling.around_change;
+        drop(state);
+        self.changed.store(true, Ordering::Release);
+    }
+
+    /// Whether the verdict has changed since the last time this was asked.
+    pub(crate) fn take_change(&self) -> bool {
+        self.changed.load(Ordering::Acquire) && self.changed.swap(false, Ordering::AcqRel)
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn step(&self, step: u64) -> bool {
+        let mut state = self.state();
+        if let Some((_, keep)) = state.decisions.iter().find(|(known, _)| *known == step) {
+            return *keep;
+        }
+        let new = state.highest.is_none_or(|highest| step > highest);
+        let mut keep = self.sampling.every > 0 && step.is_multiple_of(self.sampling.every);
+        if new {
+            keep |= state.seen < self.sampling.first || state.after > 0;
+            state.seen += 1;
+            state.after = state.after.saturating_sub(1);
+            state.highest = Some(step);
+        }
+        if state.decisions.len() == REMEMBERED_STEPS {
+            state.decisions.pop_front();
+        }
+        state.decisions.push_back((step, keep));
+        keep
+    }
+
+    fn outside(&self, name: &str) -> bool {
+        let mut state = self.state();
+        let known = state.names.iter().position(|(known, _)| **known == *name);
+        let place = match known {
+            Some(place) => place,
+            None if state.names.len() == MAX_NAMES => return false,
+            None => {
+                state.names.push((name.into(), 0));
+                state.names.len() - 1
+            }
+        };
+        let count = &mut state.names[place].1;
+        let place = *count;
+        *count += 1;
+        place < self.sampling.first
+            || (self.sampling.every > 0 && place.is_multiple_of(self.sampling.every))
+    }
+}
+
+/// The sampler of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct StepSampler(pub(crate) std::sync::Arc<Plan>);
+
+impl ShouldSample for StepSampler {
+    fn should_sample(
+        &self,
+        parent: Option<&Context>,
+        _trace_id: TraceId,
+        name: &str,
+        _kind: &SpanKind,
+        attributes: &[KeyValue],
+        _links: &[Link],
+    ) -> SamplingResult {
+        let parent = parent.map(|context| context.span().span_context().clone());
+        let parent = parent.filter(SpanContext::is_valid);
+        let state = parent.as_ref().map(|parent| parent.trace_state().clone()).unwrap_or_default();
+        let in_step = parent.is_some() && state.get(STATE_KEY) != Some(OUTSIDE);
+        let step = attributes.iter().find(|pair| pair.key.as_str() == contract::STEP);
+        let step = step.and_then(|pair| match pair.value {
+            Value::I64(step) => u64::try_from(step).ok(),
+            _ => None,
+        });
+        let unmarked = || state.delete(STATE_KEY).unwrap_or_default();
+        let (keep, trace_state) = match step {
+            Some(step) => (self.0.step(step), unmarked()),
+            None if in_step => (parent.is_some_and(|parent| parent.is_sampled()), state),
+            None => {
+                let keep = self.0.outside(name);
+                (keep, state.insert(STATE_KEY, OUTSIDE).unwrap_or_default())
+            }
+        };
+        // A span left out is recorded all the same: a change of verdict may ask for it.
+        let decision = match (keep, step.is_some() || in_step) {
+            (true, _) => SamplingDecision::RecordAndSample,
+            (false, true) if self.0.sampling.around_change > 0 => SamplingDecision::RecordOnly,
+            (false, _) => SamplingDecision::Drop,
+        };
+        SamplingResult { decision, attributes: Vec::new(), trace_state }
+    }
+}
