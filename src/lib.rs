@@ -86,6 +86,33 @@ pub fn builder() -> layer::Builder {
 pub mod __private {
     pub use tracing;
 
+    /// A number of any integer type as a signed one, the nearest where it does not fit; also a field
+    /// that is recorded later.
+    #[allow(missing_docs)]
+    pub trait Integer {
+        type Signed;
+        fn signed(self) -> Self::Signed;
+    }
+
+    impl Integer for tracing::field::Empty {
+        type Signed = Self;
+        fn signed(self) -> Self {
+            self
+        }
+    }
+
+    macro_rules! integers {
+        ($($integer:ty),*) => {$(
+            impl Integer for $integer {
+                type Signed = i64;
+                fn signed(self) -> i64 {
+                    i64::try_from(self).unwrap_or(i64::MAX)
+                }
+            }
+        )*};
+    }
+    integers!(i8, i16, i32, i64, isize, u8, u16, u32, u64, usize);
+
     /// One constant a phase, so that a misspelt phase does not compile.
     #[allow(missing_docs, non_upper_case_globals)]
     pub mod phase_names {

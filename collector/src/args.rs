@@ -15,7 +15,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Name the causes of memory use in reports, with evidence and responses.
+    /// Name the causes of memory use in reports, spans and ring files, with evidence and responses.
     Diagnose(Diagnose),
     /// Print one row a report, without naming a cause.
     Compare(Compare),
@@ -23,7 +23,7 @@ pub(crate) enum Command {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Diagnose {
-    /// Report files.
+    /// Reports, files of spans (OTLP/JSON lines) and ring files.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// How to print.

@@ -10,7 +10,7 @@ pub(crate) fn run(args: &Diagnose) -> Answer {
     for path in &args.files {
         match judge::file(path) {
             Ok(ranks) => judged.extend(ranks),
-            Err(error) => errors.push(error.to_string()),
+            Err(error) => errors.push(error),
         }
     }
     let gate = args.fail_on.is_some_and(|gate| judged.iter().any(|judged| judged.meets(gate)));

@@ -1,18 +1,29 @@
 use std::path::Path;
 
-use phasescope::diagnosis::{Budget, Diagnoser, Finding, Gaps, Insufficient, Policy, Severity};
-use phasescope::report::{self, Report, ReportError};
+use phasescope::diagnosis::{
+    Budget, Diagnoser, Diagnosis, Finding, Gaps, Insufficient, Policy, Severity,
+};
+use phasescope::report::{self, Report};
+use phasescope::{export, ring};
 use serde::Serialize;
 
 use crate::args::FailOn;
+use crate::process::Process;
+use crate::source::{self, Source};
 
-/// What the engine says of one rank and device of one report.
+/// What the engine says of one rank and device of one file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Judged {
     pub(crate) source: String,
     pub(crate) run_id: Option<String>,
     pub(crate) rank: u32,
     pub(crate) device: Option<String>,
+    /// `service.instance.id`, where the file tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) instance: Option<String>,
+    /// What a ring file tells of its process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) process: Option<Process>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) budget: Option<Budget>,
     pub(crate) gaps: Gaps,
@@ -20,6 +31,21 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
+    fn new(path: &Path, rank: u32, diagnosis: Diagnosis) -> Self {
+        Self {
+            source: path.display().to_string(),
+            run_id: None,
+            rank,
+            device: None,
+            instance: None,
+            process: None,
+            findings: diagnosis.findings,
+            budget: diagnosis.budget,
+            gaps: diagnosis.gaps,
+            insufficient: diagnosis.insufficient,
+        }
+    }
+
     pub(crate) fn meets(&self, gate: FailOn) -> bool {
         self.findings.iter().any(|finding| match gate {
             FailOn::Code(code) => finding.code == code,
@@ -32,10 +58,21 @@ impl Judged {
     }
 }
 
-/// Judges every rank of a report file.
-pub(crate) fn file(path: &Path) -> Result<Vec<Judged>, ReportError> {
-    let report = report::read(path)?;
-    Ok(report.rank_reports.iter().map(|rank| one(path, &report, rank)).collect())
+/// Judges every process and device of a report, a file of spans or a ring file.
+pub(crate) fn file(path: &Path) -> Result<Vec<Judged>, String> {
+    match source::of(path)? {
+        Source::Report => report::read(path).map_err(|error| error.to_string()).map(|report| {
+            report.rank_reports.iter().map(|rank| one(path, &report, rank)).collect()
+        }),
+        Source::Spans => {
+            let processes = export::read(path).map_err(|error| error.to_string())?;
+            Ok(processes.into_iter().flat_map(|process| spans(path, process)).collect())
+        }
+        Source::Ring => {
+            let ring = ring::read(path).map_err(|error| error.to_string())?;
+            Ok(from_ring(path, &ring))
+        }
+    }
 }
 
 fn one(path: &Path, report: &Report, rank: &report::RankReport) -> Judged {
@@ -44,15 +81,29 @@ fn one(path: &Path, report: &Report, rank: &report::RankReport) -> Judged {
         diagnoser.observe(&record);
     }
     diagnoser.finish();
-    let diagnosis = diagnoser.diagnosis();
     Judged {
-        source: path.display().to_string(),
         run_id: report.run_id.clone(),
-        rank: rank.rank,
         device: rank.device.clone(),
-        findings: diagnosis.findings,
-        budget: diagnosis.budget,
-        gaps: diagnosis.gaps,
-        insufficient: diagnosis.insufficient,
+        ..Judged::new(path, rank.rank, diagnoser.diagnosis())
     }
+}
+
+fn spans(path: &Path, process: export::ProcessSeries) -> impl Iterator<Item = Judged> {
+    let export::ProcessSeries { run_id, rank, instance, series, .. } = process;
+    series.into_iter().map(move |series| Judged {
+        run_id: run_id.clone(),
+        device: Some(series.device.to_string()),
+        instance: instance.clone(),
+        ..Judged::new(path, rank, series.diagnosis)
+    })
+}
+
+fn from_ring(path: &Path, ring: &ring::Ring) -> Vec<Judged> {
+    let judged = ring.series.iter().map(|series| Judged {
+        run_id: Some(ring.identity.run_id.clone()),
+        device: Some(series.device.to_string()),
+        process: Some(Process::of(ring, series)),
+        ..Judged::new(path, ring.identity.rank, series.diagnosis.clone())
+    });
+    judged.collect()
 }

@@ -1,11 +1,13 @@
-//! The `phasescope` command: says from reports which training phase takes the memory, why, and what
+//! The `phasescope` command: says from reports, spans and ring files which training phase takes the memory, why, and what
 //! to do.
 
 mod args;
 mod compare;
 mod diagnose;
 mod judge;
+mod process;
 mod render;
+mod source;
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ use phasescope::diagnosis::{Budget, Finding, Severity};
 use phasescope::units::Readable;
 
 use crate::judge::Judged;
+use crate::process::Process;
 
 /// Width of the text where there is no terminal to ask.
 const PIPE_WIDTH: usize = 100;
@@ -33,9 +34,16 @@ impl Page {
             .device
             .as_deref()
             .map_or_else(String::new, |device| format!(" · {}", plain(device)));
+        // A report is one run; other files may hold several.
+        let several = judged.instance.is_some() || judged.process.is_some();
+        let run = judged.run_id.as_deref().filter(|_| several);
+        let run = run.map_or_else(String::new, |run| format!(" · run {}", plain(run)));
         let bold = Style::new().bold();
         let source = plain(&judged.source);
-        self.line(&format!("{bold}{source} · rank {}{device}{bold:#}", judged.rank));
+        self.line(&format!("{bold}{source}{run} · rank {}{device}{bold:#}", judged.rank));
+        for line in judged.process.iter().flat_map(Process::lines) {
+            self.wrapped("  ", "  ", &plain(&line));
+        }
         self.verdict(judged);
         if let Some(budget) = &judged.budget {
             self.budget(budget);

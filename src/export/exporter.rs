@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use opentelemetry::{KeyValue, Value};
+use opentelemetry::{Array, Value};
 use opentelemetry_otlp::{MetricExporter, SpanExporter as OtlpSpans};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
@@ -14,6 +14,7 @@ use opentelemetry_sdk::trace::{SpanData, SpanExporter};
 
 use super::counts::Counts;
 use super::file::{FileMetrics, FileSpans};
+use crate::contract;
 
 thread_local! {
     /// Spans that the endpoint has rejected in the export that runs on this thread.
@@ -68,7 +69,7 @@ pub(crate) struct CountedSpans {
 impl SpanExporter for CountedSpans {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len() as u64;
-        batch.iter_mut().for_each(without_nan);
+        batch.iter_mut().for_each(mend);
         REJECTED.set(0);
         let result = match &self.to {
             Spans::Otlp(exporter) => exporter.export(batch).await,
@@ -105,23 +106,30 @@ impl SpanExporter for CountedSpans {
     }
 }
 
-/// OTLP/JSON has no number for these, and one of them would have the whole request refused: they go
-/// as words.
-fn without_nan(span: &mut SpanData) {
+/// Makes values what the contract and the wire want.
+fn mend(span: &mut SpanData) {
     let events = span.events.events.iter_mut().map(|event| &mut event.attributes);
     for pair in std::iter::once(&mut span.attributes).chain(events).flatten() {
-        word_for(pair);
+        match pair.key.as_str() {
+            // A program's unsigned field, which has become text.
+            contract::STEP | contract::INPUT_ELEMENTS => {
+                if let Some(number) = contract::integer(&pair.value) {
+                    pair.value = number.into();
+                }
+            }
+            _ => word_for_nan(&mut pair.value),
+        }
     }
 }
 
-fn word_for(pair: &mut KeyValue) {
-    match &mut pair.value {
-        Value::F64(number) if !number.is_finite() => pair.value = number.to_string().into(),
-        Value::Array(opentelemetry::Array::F64(numbers)) => {
-            if numbers.iter().any(|number| !number.is_finite()) {
-                let words = numbers.iter().map(|number| number.to_string().into()).collect();
-                pair.value = Value::Array(opentelemetry::Array::String(words));
-            }
+/// OTLP/JSON has no number for these, and one of them would have the whole request refused: they go
+/// as words.
+fn word_for_nan(value: &mut Value) {
+    match value {
+        Value::F64(number) if !number.is_finite() => *value = number.to_string().into(),
+        Value::Array(Array::F64(numbers)) if numbers.iter().any(|number| !number.is_finite()) => {
+            let words = numbers.iter().map(|number| number.to_string().into()).collect();
+            *value = Value::Array(Array::String(words));
         }
         _ => {}
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use opentelemetry::Context;
 use opentelemetry::trace::{SpanContext, Status};
-use opentelemetry::{Context, Value};
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanProcessor};
 
@@ -154,8 +154,5 @@ fn has(span: &SpanData, key: &str) -> bool {
 
 fn step(span: &SpanData) -> Option<u64> {
     let pair = span.attributes.iter().find(|pair| pair.key.as_str() == contract::STEP)?;
-    match pair.value {
-        Value::I64(step) => u64::try_from(step).ok(),
-        _ => None,
-    }
+    u64::try_from(contract::integer(&pair.value)?).ok()
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use opentelemetry::trace::{Link, SpanContext, SpanKind, TraceContextExt, TraceId};
-use opentelemetry::{Context, KeyValue, Value};
+use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SamplingDecision, SamplingResult, ShouldSample};
 
 use crate::contract;
@@ -173,10 +173,7 @@ impl ShouldSample for StepSampler {
         let state = parent.as_ref().map(|parent| parent.trace_state().clone()).unwrap_or_default();
         let in_step = parent.is_some() && state.get(STATE_KEY) != Some(OUTSIDE);
         let step = attributes.iter().find(|pair| pair.key.as_str() == contract::STEP);
-        let step = step.and_then(|pair| match pair.value {
-            Value::I64(step) => u64::try_from(step).ok(),
-            _ => None,
-        });
+        let step = step.and_then(|pair| u64::try_from(contract::integer(&pair.value)?).ok());
         let unmarked = || state.delete(STATE_KEY).unwrap_or_default();
         let (keep, trace_state) = match step {
             Some(step) => (self.0.step(step), unmarked()),

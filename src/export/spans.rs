@@ -175,6 +175,8 @@ impl<'a> Fields<'a> {
     fn signed(&self, key: &str) -> Option<i64> {
         match self.0.get(key)? {
             Value::IntValue(number) => Some(*number),
+            // What tracing-opentelemetry makes of a program's unsigned field.
+            Value::StringValue(text) => text.parse().ok(),
             _ => None,
         }
     }

@@ -1,7 +1,5 @@
 use crate::counters::DeviceName;
-#[cfg(feature = "otlp")]
-use crate::diagnosis::Diagnosis;
-use crate::diagnosis::{Diagnoser, Policy, RunFacts};
+use crate::diagnosis::{Diagnoser, Diagnosis, Policy, RunFacts};
 use crate::phase::PhaseRecord;
 use crate::report::Series;
 
@@ -86,7 +84,7 @@ impl Recorder {
     #[cfg(feature = "otlp")]
     pub(super) fn diagnoses(&self) -> Vec<(DeviceName, Diagnosis)> {
         let series = self.series.iter();
-        series.map(|series| (series.device.clone(), series.diagnoser.diagnosis())).collect()
+        series.map(|series| (series.device.clone(), finished(&series.diagnoser))).collect()
     }
 
     #[cfg(feature = "otlp")]
@@ -105,15 +103,18 @@ impl Recorder {
         self.flush();
         self.series
             .iter()
-            .map(|series| {
-                let mut diagnoser = series.diagnoser.clone();
-                diagnoser.finish();
-                Series {
-                    device: series.device.clone(),
-                    records: series.records.clone(),
-                    diagnosis: diagnoser.diagnosis(),
-                }
+            .map(|series| Series {
+                device: series.device.clone(),
+                records: series.records.clone(),
+                diagnosis: finished(&series.diagnoser),
             })
             .collect()
     }
+}
+
+/// What the engine would say if the step that is open were the last.
+pub(super) fn finished(diagnoser: &Diagnoser) -> Diagnosis {
+    let mut diagnoser = diagnoser.clone();
+    diagnoser.finish();
+    diagnoser.diagnosis()
 }

@@ -1,4 +1,4 @@
-use super::recorder::Recorder;
+use super::recorder::{Recorder, finished};
 use crate::diagnosis::{Code, Finding, Severity};
 
 /// Steps that are judged every time; later ones every [`JUDGE_EVERY`]-th time, since a verdict costs
@@ -41,8 +41,7 @@ impl Judge {
         later
     }
 
-    /// A step has ended: what does the engine say? The step's own growth is seen when the next one
-    /// begins.
+    /// A step has ended: what does the engine say?
     pub(super) fn end_step(&mut self, recorder: &Recorder) -> Judged {
         self.steps += 1;
         if self.steps > JUDGE_FIRST && !self.steps.is_multiple_of(JUDGE_EVERY) {
@@ -51,7 +50,7 @@ impl Judge {
         // The gravest; of equal ones the first device's.
         let dominant = recorder
             .diagnosers()
-            .filter_map(|diagnoser| diagnoser.diagnosis().findings.into_iter().next())
+            .filter_map(|diagnoser| finished(diagnoser).findings.into_iter().next())
             .reduce(|first, next| if next.severity > first.severity { next } else { first });
         let before = self.verdict;
         self.verdict = dominant

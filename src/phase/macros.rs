@@ -1,7 +1,7 @@
 /// A span of a training phase.
 ///
-/// The first word is the phase; further `field = value` pairs are recorded as they are, and two are
-/// reserved: `phasescope.step = N` for a phase that stands in no [`step!`](crate::step!), and
+/// The first word is the phase; further `field = value` pairs are recorded as they are, after two that
+/// are reserved: `phasescope.step = N` for a phase that stands in no [`step!`](crate::step!), and
 /// `phasescope.input_elements = N` for the size of the batch. For `other`, a name says what it is.
 /// The phase is measured from the first time the span is entered until the last time it is left.
 ///
@@ -18,18 +18,39 @@
 #[macro_export]
 macro_rules! phase {
     (other, $name:literal $(, $($fields:tt)*)?) => {
-        $crate::__private::tracing::info_span!($name, phasescope.phase = "other" $(, $($fields)*)?)
+        $crate::__phase!(($name, "other") [] $($($fields)*)?)
     };
     ($phase:ident $(, $($fields:tt)*)?) => {{
         // A word that is no phase fails here, at compile time.
         const PHASE: &str = $crate::__private::phase_names::$phase;
         let _ = PHASE;
-        $crate::__private::tracing::info_span!(
-            stringify!($phase),
-            phasescope.phase = stringify!($phase)
-            $(, $($fields)*)?
-        )
+        $crate::__phase!((stringify!($phase), stringify!($phase)) [] $($($fields)*)?)
     }};
+}
+
+/// Makes the reserved numbers signed: tracing-opentelemetry writes unsigned ones as text.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __phase {
+    ($names:tt [$($done:tt)*] phasescope.step = $number:expr $(, $($rest:tt)*)?) => {
+        $crate::__phase!(
+            $names
+            [$($done)* phasescope.step = $crate::__private::Integer::signed($number),]
+            $($($rest)*)?
+        )
+    };
+    ($names:tt [$($done:tt)*] phasescope.input_elements = $number:expr $(, $($rest:tt)*)?) => {
+        $crate::__phase!(
+            $names
+            [$($done)* phasescope.input_elements = $crate::__private::Integer::signed($number),]
+            $($($rest)*)?
+        )
+    };
+    (($name:expr, $phase:expr) [$($done:tt)*] $($rest:tt)*) => {
+        $crate::__private::tracing::info_span!(
+            $name, phasescope.phase = $phase, $($done)* $($rest)*
+        )
+    };
 }
 
 /// A span of one training step, counted from 0, which holds the step's phases.
@@ -49,7 +70,11 @@ macro_rules! phase {
 #[macro_export]
 macro_rules! step {
     ($step:expr $(, $($fields:tt)*)?) => {
-        $crate::__private::tracing::info_span!("step", phasescope.step = $step $(, $($fields)*)?)
+        $crate::__private::tracing::info_span!(
+            "step",
+            phasescope.step = $crate::__private::Integer::signed($step)
+            $(, $($fields)*)?
+        )
     };
 }
 
