@@ -91,6 +91,11 @@ impl CounterSource for Scripted {
         state.counters
     }
 
+    /// The present counters; a series is not played on.
+    fn sample(&self) -> Counters {
+        self.state().counters
+    }
+
     fn reset_peak(&self) -> bool {
         let counters = &mut self.state().counters;
         counters.peak_allocated = counters.allocated;
