@@ -4,13 +4,23 @@ CASES := alpha beta gamma control
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLAVOUR := auto
 
-.PHONY: help libtorch demo test lint bench doc
+.PHONY: help libtorch services demo test lint bench doc
 
 help: ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
 
 libtorch: ## Find libtorch, or fetch it once (FLAVOUR=auto, cpu or cuda)
 	@python3 scripts/libtorch.py --flavour $(FLAVOUR)
+
+# Two Go modules, since Jaeger's release and our Collector's pin different versions of the same parts.
+services: ## Build the servers that tests talk to: Jaeger and an OpenTelemetry Collector (needs Go)
+	@if command -v go >/dev/null; then \
+		cd tests/services/collector && go build -o $(abspath $(TARGET))/services/otelcol . && \
+		cd ../jaeger && go build -o $(abspath $(TARGET))/services/jaeger \
+			github.com/jaegertracing/jaeger/cmd/jaeger; \
+	else \
+		echo "services: no Go here, so the tests that need real servers will be skipped"; \
+	fi
 
 demo: libtorch ## Train the three cases and the control, compare them and name the causes
 	cargo build --release --features torch $(CASES:%=--example %)
@@ -25,10 +35,11 @@ demo: libtorch ## Train the three cases and the control, compare them and name t
 	@$(TARGET)/release/phasescope diagnose $(CASES:%=demo/%.json)
 
 # The tests with libtorch are built in release, so that the demo shares the long build of torch-sys.
-test: libtorch ## Run all tests
+test: libtorch services ## Run all tests
 	python3 -B -m unittest discover -s scripts/tests
-	cargo test --workspace
+	cargo test --workspace --exclude phasescope-export-tests
 	cargo test --release --features torch
+	cargo test --release -p phasescope-export-tests
 
 lint: libtorch ## Check format, lints and documentation, the cheapest first
 	cargo fmt --all --check

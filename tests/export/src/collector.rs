@@ -1,0 +1,116 @@
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::Jaeger;
+use crate::server::{Server, free_port};
+
+/// How long lines may take to appear in the file.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// An OpenTelemetry Collector that hands spans on to a Jaeger and to a file, and metrics to the file
+/// and to Prometheus.
+#[derive(Debug)]
+pub struct Collector {
+    _server: Server,
+    /// Where it takes OTLP over HTTP.
+    pub http: String,
+    /// Where it takes OTLP over gRPC.
+    pub grpc: String,
+    /// The file that its file exporter writes.
+    pub file: PathBuf,
+    prometheus: String,
+}
+
+impl Collector {
+    /// Starts one before a Jaeger; `None` where it was not built.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn before(jaeger: &Jaeger) -> Option<Self> {
+        let [http, grpc, prometheus] = [(); 3].map(|()| free_port());
+        let next = &jaeger.grpc;
+        let server = Server::start("otelcol", |folder| {
+            let file = folder.join("out.jsonl");
+            format!(
+                "receivers:
+  otlp:
+    protocols:
+      http:
+        endpoint: 127.0.0.1:{http}
+      grpc:
+        endpoint: 127.0.0.1:{grpc}
+processors:
+  memory_limiter:
+    check_interval: 1s
+    limit_mib: 512
+  batch:
+    timeout: 100ms
+exporters:
+  otlp:
+    endpoint: {next}
+    tls:
+      insecure: true
+  file:
+    path: {}
+  prometheus:
+    endpoint: 127.0.0.1:{prometheus}
+service:
+  telemetry:
+    metrics:
+      level: none
+  pipelines:
+    traces:
+      receivers: [otlp]
+      processors: [memory_limiter, batch]
+      exporters: [otlp, file]
+    metrics:
+      receivers: [otlp]
+      processors: [memory_limiter, batch]
+      exporters: [prometheus, file]
+",
+                file.display()
+            )
+        })?;
+        let address = |port| format!("http://127.0.0.1:{port}");
+        Some(Self {
+            file: server.folder.path().join("out.jsonl"),
+            _server: server,
+            http: address(http),
+            grpc: address(grpc),
+            prometheus: format!("{}/metrics", address(prometheus)),
+        })
+    }
+
+    /// What Prometheus would be told now.
+    ///
+    /// # Panics
+    ///
+    /// When the exporter does not answer.
+    #[must_use]
+    pub fn prometheus(&self) -> String {
+        reqwest::blocking::get(&self.prometheus)
+            .and_then(reqwest::blocking::Response::text)
+            .unwrap_or_else(|error| panic!("{}: {error}", self.prometheus))
+    }
+
+    /// The whole lines of the file as soon as they hold so many spans.
+    ///
+    /// # Panics
+    ///
+    /// When they do not come.
+    pub fn wait_for_spans(&self, count: usize) -> String {
+        let begin = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+            let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+            let found = whole.matches("\"spanId\"").count();
+            if found >= count {
+                return whole.to_owned();
+            }
+            assert!(begin.elapsed() < PATIENCE, "expected {count} spans, found {found}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
