@@ -41,11 +41,17 @@ impl Once {
     }
 
     fn tell(&self, error: &str) {
-        if !self.told.swap(true, Ordering::Relaxed) {
+        if self.told.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let Self { what, destination, .. } = self;
+        // What an endpoint answers that does not know the signal, as Jaeger does of metrics.
+        if error.contains("status code: 404") || error.contains("Unimplemented") {
+            eprintln!("phasescope: {destination} takes no {what} ({error})");
+        } else {
             eprintln!(
-                "phasescope: {} could not be exported to {}: {error}; further failures are \
-                 counted, not told",
-                self.what, self.destination
+                "phasescope: {what} could not be exported to {destination}: {error}; further \
+                 failures are counted, not told"
             );
         }
     }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use phasescope::export;
 use phasescope::report;
+use phasescope::{PhaseRecord, export};
 use phasescope_export_tests::{Collector, Done, Jaeger, Program, example, train};
 
 /// A run and what it reports of itself.
@@ -33,6 +33,14 @@ fn exported(done: &Done) -> usize {
     assert!(told.ends_with(", 0 failed, 0 dropped"), "{told}");
     let count = told.split_whitespace().nth(1).and_then(|count| count.parse().ok());
     count.unwrap_or_else(|| panic!("{told}"))
+}
+
+/// A record without the device's running peak at its edges: a span has its own peak only.
+fn as_sent(record: &PhaseRecord) -> PhaseRecord {
+    let mut record = record.clone();
+    record.start.peak_allocated = None;
+    record.end.peak_allocated = None;
+    record
 }
 
 #[test]
@@ -74,7 +82,8 @@ fn nothing_is_lost_or_doubled_on_the_way_to_jaeger_and_to_a_file_with_the_same_f
         let rank = &run.report.rank_reports[0];
         let series = &process.series[0];
         assert_eq!(Some(series.device.as_str()), rank.device.as_deref());
-        assert_eq!(series.records, rank.phases, "{}", run.service);
+        let reported: Vec<_> = rank.phases.iter().map(as_sent).collect();
+        assert!(series.records == reported, "{}: the records differ", run.service);
         assert_eq!(Some(&series.diagnosis), rank.diagnosis.as_ref(), "{}", run.service);
         assert!(!series.diagnosis.findings.is_empty());
     }

@@ -13,7 +13,7 @@ use phasescope::export::{Export, Protocol};
 use phasescope::phase::RunIdentity;
 use phasescope::report;
 use phasescope::{phase, step};
-use phasescope_export_tests::{Jaeger, Span, example};
+use phasescope_export_tests::{Jaeger, Span, example, train};
 use tracing::info_span;
 use tracing_subscriber::layer::SubscriberExt;
 
@@ -46,6 +46,7 @@ fn a_case_is_one_trace_with_its_phases_in_order_and_the_numbers_of_its_report() 
                 .args(&[&path.to_string_lossy()])
                 .sending(endpoint, protocol, &service)
                 .env("PHASESCOPE_RUN_ID", &service)
+                .env("OTEL_METRICS_EXPORTER", "none")
                 .run();
             assert_eq!(done.status, Some(0), "{}", done.err);
             // A run, three phases before training, six steps with four phases each.
@@ -300,5 +301,17 @@ fn inside_an_async_runtime_the_export_starts_and_ends_as_elsewhere() {
             drop(guard);
         });
         assert_eq!(jaeger.spans(&service).len(), 1);
+    }
+}
+
+#[test]
+fn that_jaeger_takes_no_metrics_is_told_once_and_in_words() {
+    let Some(jaeger) = Jaeger::start() else { return };
+    for (protocol, endpoint) in [("grpc", &jaeger.grpc), ("http/protobuf", &jaeger.http)] {
+        let done = train().args(&["--steps", "3"]).sending(endpoint, protocol, "metrics").run();
+        assert_eq!(done.status, Some(0), "{}", done.err);
+        let [metrics, last] = done.told()[..] else { panic!("{}", done.err) };
+        assert!(metrics.starts_with(&format!("phasescope: {endpoint} takes no metrics (")));
+        assert!(last.ends_with("0 failed, 0 dropped; 1 exports of metrics failed"), "{last}");
     }
 }
