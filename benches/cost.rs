@@ -1,4 +1,4 @@
-//! What a phase costs in the layer, and a record and a diagnosis in the engine.
+//! What a phase and a step cost in the layer and its export, and a record and a diagnosis in the engine.
 
 #![allow(missing_docs)] // criterion_group! makes public items without any.
 
@@ -6,9 +6,13 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use phasescope::counters::scripted::Scripted;
 use phasescope::diagnosis::{Diagnoser, Policy, RunFacts};
-use phasescope::{Counters, Phase, PhaseRecord, phase};
+use phasescope::export::{Export, Sampling};
+use phasescope::{Counters, Phase, PhaseRecord, phase, step};
 use tracing::subscriber::with_default;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry;
@@ -27,6 +31,62 @@ fn layer(criterion: &mut Criterion) {
         with_default(registry().with(layer), || {
             bencher.iter(|| phase!(forward).in_scope(|| black_box(1)));
         });
+    });
+    group.finish();
+}
+
+fn step_of_five() {
+    let _step = step!(1_u64).entered();
+    phase!(input).in_scope(|| black_box(1));
+    phase!(forward).in_scope(|| black_box(1));
+    phase!(backward).in_scope(|| black_box(1));
+    phase!(optimizer_step).in_scope(|| black_box(1));
+    phase!(clear_gradients).in_scope(|| black_box(1));
+}
+
+/// An exporter that takes everything and keeps nothing.
+#[derive(Debug)]
+struct Nowhere;
+
+impl SpanExporter for Nowhere {
+    async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+fn steps(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("a step of five phases");
+    let builder = || phasescope::builder().source(Arc::new(Scripted::new("cuda:0")));
+    group.bench_function("phase layer", |bencher| {
+        let (layer, _guard) = builder().build();
+        with_default(registry().with(layer), || bencher.iter(step_of_five));
+    });
+    group.bench_function("with spans", |bencher| {
+        let (layer, _guard) = builder().build();
+        let provider = SdkTracerProvider::builder().with_batch_exporter(Nowhere).build();
+        let spans = tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer("cost"))
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_tracked_inactivity(false);
+        with_default(registry().with(layer).with(spans), || bencher.iter(step_of_five));
+    });
+    for (name, around_change) in [("with spans held back", 4), ("with spans left out", 0)] {
+        group.bench_function(name, |bencher| {
+            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+            let export = Export::to_file(folder.path().join("none.jsonl"));
+            let sampling = Sampling { first: 0, every: 0, around_change };
+            let export = export.unwrap_or_else(|error| panic!("{error}")).sampling(sampling);
+            let (layer, guard) = builder().export(export).build();
+            let stack = registry().with(layer).with(guard.opentelemetry_layer());
+            with_default(stack, || bencher.iter(step_of_five));
+        });
+    }
+    group.bench_function("with a ring file", |bencher| {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let (layer, _guard) = builder().ring_in(folder.path()).build();
+        with_default(registry().with(layer), || bencher.iter(step_of_five));
     });
     group.finish();
 }
@@ -62,5 +122,5 @@ fn engine(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, layer, engine);
+criterion_group!(benches, layer, steps, engine);
 criterion_main!(benches);

@@ -50,7 +50,8 @@
 //! Every span name, attribute, event and metric, with its type, unit and when it is present, stands in
 //! `contract`.
 //!
-//! Rust 1.95 or later. `unsafe` stands only in `counters::torch`, at the border to libtorch.
+//! Rust 1.95 or later. `unsafe` stands only in `counters::torch`, at the border to libtorch, and
+//! where the ring file is mapped.
 
 #[cfg(feature = "otlp")]
 pub mod contract;

@@ -30,6 +30,13 @@ pub(crate) struct Args {
     /// Replace the report if it is there.
     #[arg(long)]
     pub(crate) overwrite_output: bool,
+    /// Write spans and metrics there, as OTLP/JSON lines; without it they go where the OTEL_EXPORTER_*
+    /// variables say, if they do.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spans: Option<PathBuf>,
+    /// Keep the last phases in a ring file in this folder, in case the process is killed.
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) ring: Option<PathBuf>,
     /// auto takes the first GPU where there is one.
     #[arg(long, default_value = "auto", value_name = "auto|cpu|cuda:N")]
     pub(crate) device: String,

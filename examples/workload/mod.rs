@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use args::Args;
 use clap::Parser;
+use phasescope::export::Export;
 use phasescope::phase::{Outcome, RunIdentity};
 use phasescope::report::{self, Report};
 
@@ -65,12 +66,17 @@ fn run(case: Case, args: &Args) -> Result<(), Failure> {
     let device = device::choose(&args.device)?;
     // libtorch's messages come with a C++ trace; what matters of them is told below.
     std::panic::set_hook(Box::new(|_| {}));
-    let guard = phasescope::builder()
+    let mut builder = phasescope::builder()
         .identity(RunIdentity::from_env())
         .source(phasescope::torch::for_device(device).map_err(Failure::usage)?)
-        .keep_records()
-        .install()
-        .map_err(Failure::run)?;
+        .keep_records();
+    if let Some(path) = &args.spans {
+        builder = builder.export(Export::to_file(path).map_err(Failure::usage)?);
+    }
+    if let Some(folder) = &args.ring {
+        builder = builder.ring_in(folder);
+    }
+    let guard = builder.install().map_err(Failure::run)?;
     let trained = catch_unwind(AssertUnwindSafe(|| train::train(case, args, device, &guard)))
         .unwrap_or_else(|panic| Err(told(panic.as_ref(), args.batch(case))));
     // What was measured until then is written, whatever became of the run.

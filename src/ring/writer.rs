@@ -1,6 +1,6 @@
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,6 +10,7 @@ use super::slots::{
     BLANK, FORMAT, OPEN_SLOTS, OpenLine, RING_BYTES, RUN_SLOTS, RecordLine, RunLine, SLOT, encode,
     open_slot, record_slot,
 };
+use super::store::Store;
 use crate::counters::{Counters, DeviceName};
 use crate::diagnosis::RunFacts;
 use crate::phase::{Outcome, Phase, PhaseRecord, RunIdentity};
@@ -27,7 +28,7 @@ pub(crate) struct RingWriter {
 #[derive(Debug)]
 struct State {
     /// `None` after a write has failed.
-    file: Option<File>,
+    store: Option<Store>,
     run: RunLine,
     /// The span of each line for open phases.
     open: [Option<u64>; OPEN_SLOTS],
@@ -61,7 +62,8 @@ impl RingWriter {
             facts: RunFacts::default(),
             ended: false,
         };
-        let state = State { file: Some(file), run, open: [None; OPEN_SLOTS], records: 0 };
+        let state =
+            State { store: Some(Store::of(file)), run, open: [None; OPEN_SLOTS], records: 0 };
         let ring = Self { path, state: Mutex::new(state) };
         ring.state().write_run()?;
         Ok(ring)
@@ -135,10 +137,10 @@ impl RingWriter {
 impl State {
     /// Writes at a line. The first failure is told, and the last: nothing is written from then on.
     fn write(&mut self, bytes: &[u8], line: usize) {
-        let Some(file) = &self.file else { return };
-        if let Err(error) = file.write_all_at(bytes, (line * SLOT) as u64) {
+        let Some(store) = &mut self.store else { return };
+        if let Err(error) = store.write(bytes, line * SLOT) {
             eprintln!("phasescope: the ring file could not be written and ends here: {error}");
-            self.file = None;
+            self.store = None;
         }
     }
 
