@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use assert_cmd::Command;
+use phasescope::counters::scripted::Scripted;
+use phasescope::phase::RunIdentity;
+use phasescope::{phase, step};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name)
@@ -136,4 +142,88 @@ fn the_readme_shows_what_the_command_prints() {
     let (_, diagnosed, _) = run(&["diagnose"], &["h200/gamma.json"]);
     let shown: Vec<&str> = diagnosed.lines().skip(1).take(25).collect();
     assert!(readme.contains(&shown.join("\n")), "{diagnosed}");
+}
+
+#[test]
+fn a_file_of_spans_is_diagnosed_as_a_report_is() {
+    let (status, out, err) = run(&["diagnose"], &["spans/gamma.jsonl"]);
+    assert_eq!((status, err.as_str()), (Some(0), ""));
+    assert!(out.contains("spans/gamma.jsonl · run nightly-42 · rank 0 · cpu"), "{out}");
+    assert!(out.contains("dominant: retained_graph (gamma), 48.8 MiB a step"), "{out}");
+    let (status, out, _) = run(&["diagnose", "--format", "json"], &["spans/gamma.jsonl"]);
+    assert_eq!(status, Some(0));
+    let list: serde_json::Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(list[0]["run_id"], "nightly-42");
+    assert!(list[0]["instance"].is_string() && list[0].get("process").is_none());
+    let (status, ..) = run(&["diagnose", "--fail-on", "critical"], &["spans/gamma.jsonl"]);
+    assert_eq!(status, Some(1));
+}
+
+#[test]
+fn a_ring_file_says_what_its_process_was_doing() {
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    let device = Arc::new(Scripted::new("cuda:0"));
+    let identity = RunIdentity::new("nightly-42");
+    let (layer, guard) = phasescope::builder()
+        .identity(identity)
+        .source(device.clone())
+        .ring_in(folder.path())
+        .build();
+    let path = guard.ring_path().unwrap_or_else(|| panic!("no ring")).to_owned();
+    let (text, json) = tracing::subscriber::with_default(registry().with(layer), || {
+        phase!(model).in_scope(|| device.allocate(100 << 20));
+        for number in 0..10_u64 {
+            let _step = step!(number).entered();
+            phase!(forward).in_scope(|| device.allocate(50 << 20));
+            phase!(backward).in_scope(|| {});
+        }
+        let _step = step!(10_u64).entered();
+        let _open = phase!(forward).entered();
+        device.allocate(1 << 20);
+        // As it would be found if the process were killed here.
+        let diagnose = |format: &str| {
+            let mut command =
+                Command::cargo_bin("phasescope").unwrap_or_else(|error| panic!("{error}"));
+            command.args(["diagnose", "--format", format]).arg(&path);
+            let output = command.output().unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(output.status.code(), Some(0));
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        (diagnose("text"), diagnose("json"))
+    });
+    for words in [
+        " · run nightly-42 · rank 0 · cuda:0",
+        "did not end by itself: killed, or still there",
+        "it was in forward, step 10, which began at 600.0 MiB allocated",
+        "last finished: backward, step 9, at 600.0 MiB allocated",
+        "dominant: retained_graph (gamma), 50.0 MiB a step",
+    ] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    let list: serde_json::Value =
+        serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}"));
+    let process = &list[0]["process"];
+    assert_eq!(process["open"][0]["phase"], "forward");
+    assert_eq!(process["open"][0]["counters"]["allocated"], 600 << 20);
+    assert_eq!((&process["ended"], &process["damaged"]), (&false.into(), &0.into()));
+}
+
+#[test]
+fn files_that_are_neither_are_errors_that_name_them_and_the_others_are_judged() {
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    for (name, text, words) in [
+        ("empty.jsonl", "", "empty.jsonl"),
+        ("other.jsonl", "{\"resourceSpans\": []}\n", "found none among 0 spans"),
+        ("cut.ring", "phasescope", "expected a ring file of 1048576 bytes, found 10 bytes"),
+        ("bad.jsonl", "{\"resourceSpans\": [}\n", "line 1: expected a request of OTLP/JSON"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap_or_else(|error| panic!("{error}"));
+        let path = path.to_string_lossy().into_owned();
+        let (status, out, err) = run(&["diagnose", &path], &["spans/gamma.jsonl"]);
+        assert_eq!(status, Some(2), "{name}");
+        assert!(err.contains(words) && err.contains(name), "{err}");
+        assert!(out.contains("retained_graph"), "the other file is judged");
+    }
 }

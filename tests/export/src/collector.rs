@@ -83,16 +83,23 @@ service:
         })
     }
 
-    /// What Prometheus would be told now.
+    /// What Prometheus would be told, as soon as a line satisfies `arrived`.
     ///
     /// # Panics
     ///
-    /// When the exporter does not answer.
-    #[must_use]
-    pub fn prometheus(&self) -> String {
-        reqwest::blocking::get(&self.prometheus)
-            .and_then(reqwest::blocking::Response::text)
-            .unwrap_or_else(|error| panic!("{}: {error}", self.prometheus))
+    /// When none comes, or the exporter does not answer.
+    pub fn wait_for_metrics(&self, arrived: impl Fn(&str) -> bool) -> String {
+        let begin = Instant::now();
+        loop {
+            let text = reqwest::blocking::get(&self.prometheus)
+                .and_then(reqwest::blocking::Response::text)
+                .unwrap_or_else(|error| panic!("{}: {error}", self.prometheus));
+            if text.lines().any(&arrived) {
+                return text;
+            }
+            assert!(begin.elapsed() < PATIENCE, "what was waited for is not in {text}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// The whole lines of the file as soon as they hold so many spans.

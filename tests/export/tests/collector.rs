@@ -100,8 +100,9 @@ fn prometheus_is_told_the_levels_of_every_phase_and_the_findings() {
         .env("RANK", "3")
         .run();
     assert_eq!(done.status, Some(0), "{}", done.err);
-    collector.wait_for_spans(1 + 20 * 5);
-    let text = collector.prometheus();
+    let text = collector.wait_for_metrics(|line| {
+        line.starts_with("phasescope_steps_total{") && line.ends_with(" 20")
+    });
     let value = |metric: &str, labels: &[&str]| {
         let lines: Vec<_> = text
             .lines()

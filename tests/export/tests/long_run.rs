@@ -36,13 +36,15 @@ fn a_million_steps_are_sampled_as_configured_counted_whole_and_take_no_more_memo
     assert_eq!(exported, 1 + steps * 5, "bounded as configured");
 
     collector.wait_for_spans(exported as usize);
-    let metrics = collector.prometheus();
+    let metrics = collector.wait_for_metrics(|line| {
+        line.starts_with("phasescope_steps_total{") && line.ends_with(" 1e+06")
+    });
     let value = |start: &str, label: &str| -> f64 {
         let line = metrics.lines().find(|line| line.starts_with(start) && line.contains(label));
         let number = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
         number.unwrap_or_else(|| panic!("{start} {label} in {metrics}"))
     };
-    assert_eq!(value("phasescope_steps_total", ""), STEPS as f64);
+    assert_eq!(value("phasescope_steps_total{", ""), STEPS as f64);
     for phase in ["forward", "backward", "optimizer_step", "clear_gradients"] {
         let label = format!("phasescope_phase=\"{phase}\"");
         let count = value("phasescope_phase_duration_seconds_count", &label);
