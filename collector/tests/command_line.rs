@@ -197,10 +197,18 @@ fn a_ring_file_says_what_its_process_was_doing() {
         "did not end by itself: killed, or still there",
         "it was in forward, step 10, which began at 600.0 MiB allocated",
         "last finished: backward, step 9, at 600.0 MiB allocated",
-        "dominant: retained_graph (gamma), 50.0 MiB a step",
     ] {
         assert!(text.contains(words), "{words} in {text}");
     }
+    // The README shows this very output, under another process id.
+    let name = path.to_string_lossy().into_owned();
+    let own = format!("process {} ", std::process::id());
+    let shown: Vec<_> = text.lines().take(5).collect();
+    let shown = shown.join("\n").replace(&name, "nightly-42-rank0-4711.ring");
+    let shown = shown.replace(&own, "process 4711 ");
+    let readme = fs::read_to_string(fixture("../../README.md")).unwrap_or_default();
+    assert!(readme.contains(&shown), "{shown}");
+
     let list: serde_json::Value =
         serde_json::from_str(&json).unwrap_or_else(|error| panic!("{error}"));
     let process = &list[0]["process"];

@@ -9,8 +9,30 @@
 //! ```
 //!
 //! A program decides for itself with [`Export`] and [`Builder::export`](crate::layer::Builder::export).
-//! A program with a tracing-opentelemetry stack of its own needs neither: there the phases' counters
-//! go to the spans of that stack (see [`Builder::build`](crate::layer::Builder::build)).
+//!
+//! # A stack of your own
+//!
+//! A program with a tracing-opentelemetry stack of its own needs neither: the phase layer goes inside
+//! it, and the phases' counters go to its spans. Phases are then children of the program's spans
+//! around them, the program's spans inside a phase are its children, and provider, sampler and
+//! exporter stay the program's. A meter of its own provider gives the metrics.
+//!
+//! ```
+//! use opentelemetry::metrics::MeterProvider;
+//! use opentelemetry::trace::TracerProvider;
+//! use opentelemetry_sdk::{metrics::SdkMeterProvider, trace::SdkTracerProvider};
+//! use tracing_subscriber::layer::SubscriberExt;
+//!
+//! // Yours, with your exporters.
+//! let tracers = SdkTracerProvider::builder().build();
+//! let meters = SdkMeterProvider::builder().build();
+//!
+//! let (phases, guard) = phasescope::builder().meter(meters.meter("phasescope")).build();
+//! let spans = tracing_opentelemetry::layer().with_tracer(tracers.tracer("training"));
+//! // The phase layer first: inner layers see a span's end first.
+//! let subscriber = tracing_subscriber::registry().with(phases).with(spans);
+//! # let _ = (subscriber, guard);
+//! ```
 //!
 //! # Cost and limits
 //!
