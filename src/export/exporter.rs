@@ -60,7 +60,7 @@ impl Once {
 /// Where spans go.
 #[derive(Debug)]
 pub(crate) enum Spans {
-    Otlp(OtlpSpans),
+    Otlp(Box<OtlpSpans>),
     File(FileSpans),
 }
 
@@ -144,7 +144,7 @@ fn word_for_nan(value: &mut Value) {
 /// Where metrics go.
 #[derive(Debug)]
 pub(crate) enum Metrics {
-    Otlp(MetricExporter),
+    Otlp(Box<MetricExporter>),
     File(FileMetrics),
 }
 

@@ -138,6 +138,7 @@ impl fmt::Debug for Instruments {
 }
 
 type Value = fn(&mut Levels) -> Option<u64>;
+type Counter = fn(&Counters) -> Option<u64>;
 
 /// One gauge a counter, by phase and device.
 fn phase_gauges(meter: &Meter, board: &Arc<Board>) {
@@ -241,7 +242,7 @@ fn observed_metrics(meter: &Meter, board: &Arc<Board>, observed: Arc<dyn Observe
             }
         })
         .build();
-    let gpu: [(&'static str, &'static str, fn(&Counters) -> Option<u64>); 2] = [
+    let gpu: [(&'static str, &'static str, Counter); 2] = [
         (contract::GPU_USAGE, "Used on the GPU, by everyone", |counters| counters.device_used),
         (contract::GPU_LIMIT, "The GPU's size", |counters| counters.device_total),
     ];

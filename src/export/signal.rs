@@ -86,7 +86,7 @@ impl Signal {
                 addressed(builder, url).build()
             }
         };
-        exporter.map(Spans::Otlp).map_err(|error| error.to_string())
+        exporter.map(|exporter| Spans::Otlp(exporter.into())).map_err(|error| error.to_string())
     }
 
     /// The exporter of metrics. gRPC's must be made inside a runtime.
@@ -107,7 +107,7 @@ impl Signal {
                 addressed(builder, url).build()
             }
         };
-        exporter.map(Metrics::Otlp).map_err(|error| error.to_string())
+        exporter.map(|exporter| Metrics::Otlp(exporter.into())).map_err(|error| error.to_string())
     }
 }
 

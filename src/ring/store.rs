@@ -23,7 +23,7 @@ impl Store {
     pub(super) fn of(file: File) -> Self {
         // What cannot be asked or mapped is written.
         let in_place = rustix::fs::fstatfs(&file)
-            .is_ok_and(|system| IN_PLACE.iter().any(|kind| system.f_type as u64 == *kind));
+            .is_ok_and(|system| IN_PLACE.contains(&(system.f_type as u64)));
         if !in_place {
             return Self::File(file);
         }

@@ -16,10 +16,8 @@ const fn spans(steps: u64) -> u64 {
 fn counts(done: &Done) -> [u64; 3] {
     let told = done.told();
     let last = told.last().unwrap_or_else(|| panic!("nothing told: {}", done.err));
-    let numbers: Vec<u64> = last
-        .split(|letter: char| letter == ' ' || letter == ',' || letter == ';')
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let numbers: Vec<u64> =
+        last.split([' ', ',', ';']).filter_map(|word| word.parse().ok()).collect();
     assert!(last.contains("spans exported to"), "{last}");
     [numbers[0], numbers[1], numbers[2]]
 }
