@@ -265,3 +265,20 @@ fn metrics_go_to_the_meter_of_a_program_that_has_one() {
     assert!(!names.contains(&"phasescope.spans"), "its spans are not ours to count");
     assert_eq!(guard.span_counts(), None);
 }
+
+#[test]
+fn steps_that_begin_again_in_every_epoch_are_counted_and_sampled_as_new_ones() {
+    let folder = folder();
+    let path = folder.path().join("run.jsonl");
+    let sampling = Sampling { first: 15, every: 0, around_change: 0 };
+    run(to_file(&path).sampling(sampling), |device| {
+        for _epoch in 0..2 {
+            train(device, 10, 10);
+        }
+    });
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(text.matches("\"name\":\"step\"").count(), 15);
+    let (_, steps) = text.split_once("\"phasescope.steps\"").unwrap_or_else(|| panic!("{text}"));
+    let (_, value) = steps.split_once("\"asInt\":\"").unwrap_or_else(|| panic!("{steps}"));
+    assert!(value.starts_with("20\""), "{value}");
+}

@@ -8,7 +8,7 @@ use super::counts::Counts;
 use crate::contract;
 use crate::counters::{CounterSource, Counters, DeviceName, host::HostMemory};
 use crate::diagnosis::Diagnosis;
-use crate::phase::{Phase, PhaseRecord, RunIdentity};
+use crate::phase::{Phase, PhaseRecord, RecentSteps, RunIdentity};
 
 /// Upper bounds of the buckets of a phase's duration, in seconds.
 const SECONDS: [f64; 13] =
@@ -43,7 +43,7 @@ struct State {
     /// A device's phases, in the order of [`Phase::ALL`].
     levels: Vec<[Levels; Phase::ALL.len()]>,
     steps: u64,
-    highest_step: Option<u64>,
+    recent: RecentSteps,
 }
 
 /// What one phase left behind when it ended last, and its highest peak since the last collection.
@@ -90,7 +90,7 @@ impl Instruments {
             KeyValue::new(contract::RANK, i64::from(identity.rank)),
         ];
         let levels = vec![[Levels::default(); Phase::ALL.len()]; devices.len()];
-        let state = Mutex::new(State { levels, steps: 0, highest_step: None });
+        let state = Mutex::new(State { levels, steps: 0, recent: RecentSteps::default() });
         let board = Arc::new(Board { run, devices, state });
         phase_gauges(meter, &board);
         run_metrics(meter, &board, counts);
@@ -118,9 +118,9 @@ impl Instruments {
             levels.peak = levels.peak.max(record.peak_allocated);
         }
         if let Some(step) = first.and_then(|record| record.step)
-            && state.highest_step.is_none_or(|highest| step > highest)
+            && state.recent.get(step).is_none()
         {
-            state.highest_step = Some(step);
+            state.recent.push(step, ());
             state.steps += 1;
         }
         drop(state);

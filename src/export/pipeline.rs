@@ -132,6 +132,11 @@ impl Pipeline {
         counts
     }
 
+    /// Ends without a word, for a pipeline that nothing goes through.
+    pub(crate) fn abandon(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
     fn tell(&self, counts: SpanCounts) {
         let SpanCounts { exported, failed, dropped, .. } = counts;
         let metrics = match self.metrics_failed() {

@@ -1,4 +1,3 @@
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -7,6 +6,7 @@ use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SamplingDecision, SamplingResult, ShouldSample};
 
 use crate::contract;
+use crate::phase::RecentSteps;
 
 /// Which steps' spans are exported. Counters, metrics and diagnosis see every step all the same.
 ///
@@ -54,8 +54,6 @@ impl Default for Sampling {
 /// oldest go.
 pub const MAX_HELD_SPANS: usize = 256;
 
-/// Steps whose decision is remembered: several may be open at once.
-const REMEMBERED_STEPS: usize = 8;
 /// Names of spans outside steps that are counted; a further name is not exported.
 const MAX_NAMES: usize = 64;
 
@@ -80,8 +78,7 @@ struct State {
     changes: u64,
     /// Steps that are still to be exported because the verdict changed.
     after: u64,
-    highest: Option<u64>,
-    decisions: VecDeque<(u64, bool)>,
+    decisions: RecentSteps<bool>,
     names: Vec<(Box<str>, u64)>,
 }
 
@@ -117,21 +114,15 @@ impl Plan {
 
     fn step(&self, step: u64) -> bool {
         let mut state = self.state();
-        if let Some((_, keep)) = state.decisions.iter().find(|(known, _)| *known == step) {
-            return *keep;
+        if let Some(keep) = state.decisions.get(step) {
+            return keep;
         }
-        let new = state.highest.is_none_or(|highest| step > highest);
-        let mut keep = self.sampling.every > 0 && step.is_multiple_of(self.sampling.every);
-        if new {
-            keep |= state.seen < self.sampling.first || state.after > 0;
-            state.seen += 1;
-            state.after = state.after.saturating_sub(1);
-            state.highest = Some(step);
-        }
-        if state.decisions.len() == REMEMBERED_STEPS {
-            state.decisions.pop_front();
-        }
-        state.decisions.push_back((step, keep));
+        let keep = state.seen < self.sampling.first
+            || state.after > 0
+            || (self.sampling.every > 0 && step.is_multiple_of(self.sampling.every));
+        state.seen += 1;
+        state.after = state.after.saturating_sub(1);
+        state.decisions.push(step, keep);
         keep
     }
 

@@ -172,9 +172,6 @@ impl Builder {
     /// [`Export::from_env`]: crate::export::Export::from_env
     #[cfg(feature = "otlp")]
     pub fn install(mut self) -> Result<Guard, InstallError> {
-        if tracing::dispatcher::has_been_set() {
-            return Err(InstallError(()));
-        }
         let mut problem = None;
         if self.export.is_none() {
             match Export::from_env() {
@@ -187,12 +184,17 @@ impl Builder {
             guard.tell(&problem);
         }
         let inside = tracing_subscriber::registry().with(layer);
-        match guard.opentelemetry_layer() {
+        let installed = match guard.opentelemetry_layer() {
             Some(outside) => tracing::subscriber::set_global_default(inside.with(outside)),
             None => tracing::subscriber::set_global_default(inside),
+        };
+        match installed {
+            Ok(()) => Ok(guard),
+            Err(_) => {
+                guard.abandon();
+                Err(InstallError(()))
+            }
         }
-        .map_err(|_| InstallError(()))?;
-        Ok(guard)
     }
 
     /// Makes the layer and sets it up as the program's subscriber.

@@ -223,6 +223,14 @@ impl Guard {
         self.shared.tell(problem);
     }
 
+    /// Nothing has come through the layer and nothing will: the export ends without a word.
+    #[cfg(feature = "otlp")]
+    pub(super) fn abandon(&self) {
+        if let Some(pipeline) = &self.held.pipeline {
+            pipeline.abandon();
+        }
+    }
+
     /// The ring file, where [`Builder::ring_in`](super::Builder::ring_in) has made one.
     #[must_use]
     pub fn ring_path(&self) -> Option<&Path> {

@@ -1,5 +1,6 @@
 use super::recorder::{Recorder, finished};
 use crate::diagnosis::{Code, Finding, Severity};
+use crate::phase::RecentSteps;
 
 /// Steps that are judged every time; later ones every [`JUDGE_EVERY`]-th time, since a verdict costs
 /// some microseconds.
@@ -29,16 +30,17 @@ pub(super) struct Judge {
     verdict: Option<Verdict>,
     /// Steps that have ended.
     steps: u64,
-    /// The highest step of phases that say their step themselves.
-    highest_step: Option<u64>,
+    /// The last steps of phases that say their step themselves, and whether there was one.
+    recent: RecentSteps,
+    begun: bool,
 }
 
 impl Judge {
     /// Whether `step` is the first record of a step, after another one.
     pub(super) fn begins(&mut self, step: Option<u64>) -> bool {
-        let later = self.highest_step.is_some() && step > self.highest_step;
-        self.highest_step = self.highest_step.max(step);
-        later
+        let Some(step) = step.filter(|step| self.recent.get(*step).is_none()) else { return false };
+        self.recent.push(step, ());
+        std::mem::replace(&mut self.begun, true)
     }
 
     /// A step has ended: what does the engine say?

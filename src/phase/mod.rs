@@ -6,6 +6,8 @@
 mod identity;
 mod macros;
 mod outcome;
+#[cfg(feature = "otlp")]
+mod recent;
 mod record;
 
 use std::fmt;
@@ -15,6 +17,8 @@ use serde::{Deserialize, Serialize};
 
 pub use identity::RunIdentity;
 pub use outcome::{OutOfMemory, Outcome};
+#[cfg(feature = "otlp")]
+pub(crate) use recent::RecentSteps;
 pub use record::PhaseRecord;
 pub(crate) use record::signed_difference;
 
