@@ -63,6 +63,7 @@ pub mod layer;
 pub mod phase;
 pub mod report;
 pub mod ring;
+mod tell;
 pub mod units;
 
 #[cfg(feature = "torch")]

@@ -46,14 +46,15 @@ impl Once {
         }
         let Self { what, destination, .. } = self;
         // What an endpoint answers that does not know the signal, as Jaeger does of metrics.
-        if error.contains("status code: 404") || error.contains("Unimplemented") {
-            eprintln!("phasescope: {destination} takes no {what} ({error})");
+        let unknown = error.contains("status code: 404") || error.contains("Unimplemented");
+        crate::tell::line(&if unknown {
+            format!("{destination} takes no {what} ({error})")
         } else {
-            eprintln!(
-                "phasescope: {what} could not be exported to {destination}: {error}; further \
-                 failures are counted, not told"
-            );
-        }
+            format!(
+                "{what} could not be exported to {destination}: {error}; further failures are \
+                 counted, not told"
+            )
+        });
     }
 }
 

@@ -143,10 +143,10 @@ impl Pipeline {
             0 => String::new(),
             failed => format!("; {failed} exports of metrics failed"),
         };
-        eprintln!(
-            "phasescope: {exported} spans exported to {}, {failed} failed, {dropped} dropped{metrics}",
-            self.destination
-        );
+        let destination = &self.destination;
+        crate::tell::line(&format!(
+            "{exported} spans exported to {destination}, {failed} failed, {dropped} dropped{metrics}"
+        ));
     }
 }
 

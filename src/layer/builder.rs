@@ -1,6 +1,4 @@
 use std::path::PathBuf;
-#[cfg(feature = "otlp")]
-use std::sync::OnceLock;
 use std::sync::{Arc, Mutex};
 
 #[cfg(feature = "otlp")]
@@ -9,14 +7,14 @@ use tracing_subscriber::layer::SubscriberExt;
 
 use super::device::Devices;
 #[cfg(feature = "otlp")]
-use super::guard::Observer;
+use super::exports::Exports;
 use super::guard::Shared;
 use super::recorder::Recorder;
 use super::{Guard, PeakMode, PhaseLayer, panics};
 use crate::counters::CounterSource;
 use crate::diagnosis::{Policy, RunFacts};
 #[cfg(feature = "otlp")]
-use crate::export::{Export, Instruments, Pipeline};
+use crate::export::{Export, Pipeline};
 use crate::phase::RunIdentity;
 use crate::ring::RingWriter;
 
@@ -125,13 +123,7 @@ impl Builder {
         });
         let shared = Arc::new(Shared {
             #[cfg(feature = "otlp")]
-            otel: super::otel::Otel::new(&identity),
-            #[cfg(feature = "otlp")]
-            judge: Mutex::default(),
-            #[cfg(feature = "otlp")]
-            plan: pipeline.as_ref().and_then(|pipeline| pipeline.plan.clone()),
-            #[cfg(feature = "otlp")]
-            instruments: OnceLock::new(),
+            exports: Exports::new(&identity, pipeline.as_ref()),
             devices,
             identity,
             recorder: Mutex::new(recorder),
@@ -140,16 +132,7 @@ impl Builder {
         });
         problems.iter().for_each(|problem| shared.tell(problem));
         #[cfg(feature = "otlp")]
-        let meter = self.meter.or_else(|| pipeline.as_ref().and_then(Pipeline::meter));
-        #[cfg(feature = "otlp")]
-        if let Some(meter) = meter {
-            let devices = shared.devices.names().cloned().collect();
-            let observer = Arc::new(Observer(Arc::downgrade(&shared)));
-            let counts = pipeline.as_ref().map(|pipeline| pipeline.counts.clone());
-            let instruments = Instruments::new(&meter, &shared.identity, devices, observer, counts);
-            // Nobody else has the place yet.
-            let _ = shared.instruments.set(instruments);
-        }
+        shared.measure(self.meter, pipeline.as_ref());
         panics::remember_messages();
         let layer = PhaseLayer::new(shared.clone());
         #[cfg(feature = "otlp")]

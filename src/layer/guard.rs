@@ -1,28 +1,11 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-#[cfg(feature = "otlp")]
-use std::sync::{OnceLock, Weak};
-
-#[cfg(feature = "otlp")]
-use tracing::{Subscriber, span::Id};
-#[cfg(feature = "otlp")]
-use tracing_subscriber::{Layer, registry::LookupSpan};
 
 use super::device::Devices;
 use super::recorder::Recorder;
-#[cfg(feature = "otlp")]
-use super::span::PhaseSpan;
-#[cfg(feature = "otlp")]
-use super::verdict::{Judge, Judged};
-#[cfg(feature = "otlp")]
-use crate::counters::{Counters, DeviceName};
-#[cfg(feature = "otlp")]
-use crate::diagnosis::Diagnosis;
 use crate::diagnosis::RunFacts;
 #[cfg(feature = "otlp")]
-use crate::export::{Instruments, Observed, Pipeline, Plan, SpanCounts};
-#[cfg(feature = "otlp")]
-use crate::phase::PhaseRecord;
+use crate::export::Pipeline;
 use crate::phase::RunIdentity;
 use crate::report::Series;
 use crate::ring::RingWriter;
@@ -39,14 +22,7 @@ pub(super) struct Shared {
     pub(super) problems: Mutex<Vec<String>>,
     pub(super) ring: Option<RingWriter>,
     #[cfg(feature = "otlp")]
-    pub(super) otel: super::otel::Otel,
-    #[cfg(feature = "otlp")]
-    pub(super) judge: Mutex<Judge>,
-    #[cfg(feature = "otlp")]
-    pub(super) plan: Option<Arc<Plan>>,
-    /// Set once, right after the rest: its callbacks refer to the whole.
-    #[cfg(feature = "otlp")]
-    pub(super) instruments: OnceLock<Instruments>,
+    pub(super) exports: super::exports::Exports,
 }
 
 impl Shared {
@@ -58,79 +34,12 @@ impl Shared {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// At the first phase: is an OpenTelemetry layer inside this one?
-    #[cfg(feature = "otlp")]
-    pub(super) fn check_order(&self, id: &tracing::span::Id) {
-        if self.otel.is_inside(id) {
-            self.tell(
-                "the OpenTelemetry layer is inside the phase layer, so it closes spans before \
-                 their counters are written: expected \
-                 registry().with(phase_layer).with(opentelemetry_layer), found the reverse",
-            );
-        }
-    }
-
-    /// A phase has ended: its attributes, and the metrics.
-    #[cfg(feature = "otlp")]
-    pub(super) fn export_phase(
-        &self,
-        id: &Id,
-        phase: &PhaseSpan,
-        records: &[(DeviceName, PhaseRecord)],
-    ) {
-        self.otel.write_phase(id, phase, self.recorder().facts(), records);
-        if let Some(instruments) = self.instruments.get() {
-            instruments.phase(records.iter().map(|(_, record)| record));
-        }
-        // A phase that says its step itself stands in no step's span: nothing else ends the step.
-        if phase.own_step && phase.depth == 0 && self.judge().begins(phase.step) {
-            self.end_step();
-        }
-    }
-
-    /// A step has ended: what the engine says, on its span.
-    #[cfg(feature = "otlp")]
-    pub(super) fn export_step(&self, id: &Id) {
-        let judged = self.end_step();
-        self.otel.write_step(id, &judged);
-    }
-
-    #[cfg(feature = "otlp")]
-    fn end_step(&self) -> Judged {
-        let judged = self.judge().end_step(&self.recorder());
-        if let (Some(plan), Some(_)) = (&self.plan, &judged.change) {
-            plan.verdict_changed();
-        }
-        judged
-    }
-
-    #[cfg(feature = "otlp")]
-    fn judge(&self) -> MutexGuard<'_, Judge> {
-        self.judge.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn tell(&self, problem: &str) {
         let mut problems = self.problems();
         if problems.len() < MAX_PROBLEMS {
-            eprintln!("phasescope: {problem}");
+            crate::tell::line(problem);
             problems.push(problem.to_owned());
         }
-    }
-}
-
-/// What a collection of metrics asks. Weak: the meters must not keep the layer alive.
-#[cfg(feature = "otlp")]
-#[derive(Debug)]
-pub(super) struct Observer(pub(super) Weak<Shared>);
-
-#[cfg(feature = "otlp")]
-impl Observed for Observer {
-    fn diagnoses(&self) -> Vec<(DeviceName, Diagnosis)> {
-        self.0.upgrade().map(|shared| shared.recorder().diagnoses()).unwrap_or_default()
-    }
-
-    fn sampled(&self) -> Vec<(DeviceName, Counters)> {
-        self.0.upgrade().map(|shared| shared.devices.sampled()).unwrap_or_default()
     }
 }
 
@@ -151,15 +60,15 @@ impl Observed for Observer {
 pub struct Guard {
     /// First, so that it ends while its last collection can still ask what is behind it.
     #[cfg_attr(not(feature = "otlp"), expect(dead_code, reason = "held for its drop"))]
-    held: Arc<Held>,
-    shared: Arc<Shared>,
+    pub(super) held: Arc<Held>,
+    pub(super) shared: Arc<Shared>,
 }
 
 /// What ends with the last guard.
 #[derive(Debug)]
-struct Held {
+pub(super) struct Held {
     #[cfg(feature = "otlp")]
-    pipeline: Option<Pipeline>,
+    pub(super) pipeline: Option<Pipeline>,
     shared: Arc<Shared>,
 }
 
@@ -218,80 +127,9 @@ impl Guard {
         self.shared.problems().clone()
     }
 
-    #[cfg(feature = "otlp")]
-    pub(super) fn tell(&self, problem: &str) {
-        self.shared.tell(problem);
-    }
-
-    /// Nothing has come through the layer and nothing will: the export ends without a word.
-    #[cfg(feature = "otlp")]
-    pub(super) fn abandon(&self) {
-        if let Some(pipeline) = &self.held.pipeline {
-            pipeline.abandon();
-        }
-    }
-
     /// The ring file, where [`Builder::ring_in`](super::Builder::ring_in) has made one.
     #[must_use]
     pub fn ring_path(&self) -> Option<&Path> {
         self.shared.ring.as_ref().map(RingWriter::path)
-    }
-}
-
-#[cfg(feature = "otlp")]
-impl Guard {
-    /// What became of the spans that phasescope exports; `None` where it exports none.
-    #[must_use]
-    pub fn span_counts(&self) -> Option<SpanCounts> {
-        self.held.pipeline.as_ref().map(|pipeline| pipeline.counts.snapshot())
-    }
-
-    /// Collections of metrics that did not arrive.
-    #[must_use]
-    pub fn failed_metric_exports(&self) -> u64 {
-        self.held.pipeline.as_ref().map_or(0, Pipeline::metrics_failed)
-    }
-
-    /// Exports what waits now, and waits for it, some seconds at most. Not for a training loop: there
-    /// the export goes on by itself.
-    pub fn flush(&self) -> Option<SpanCounts> {
-        self.held.pipeline.as_ref().map(Pipeline::flush)
-    }
-
-    /// Exports what waits, for at most five seconds, and ends the export, as dropping the last guard
-    /// does. For a program that ends with [`std::process::exit`], which drops nothing. Says on
-    /// standard error what became of the spans.
-    pub fn shutdown(&self) -> Option<SpanCounts> {
-        if let Some(ring) = &self.shared.ring {
-            ring.end();
-        }
-        self.held.pipeline.as_ref().map(Pipeline::shutdown)
-    }
-
-    /// The OpenTelemetry layer of phasescope's own export, for a subscriber of your own: it goes
-    /// outside the phase layer. `None` where phasescope exports no spans.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use phasescope::export::Export;
-    /// use tracing_subscriber::layer::SubscriberExt;
-    ///
-    /// let folder = tempfile::tempdir()?;
-    /// let export = Export::to_file(folder.path().join("run.jsonl"))?;
-    /// let (layer, guard) = phasescope::builder().export(export).build();
-    /// let subscriber = tracing_subscriber::registry()
-    ///     .with(layer)
-    ///     .with(guard.opentelemetry_layer())
-    ///     .with(tracing_subscriber::fmt::layer());
-    /// # drop(subscriber);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[must_use]
-    pub fn opentelemetry_layer<S>(&self) -> Option<impl Layer<S> + Send + Sync + use<S>>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
-        self.held.pipeline.as_ref()?.tracer().map(super::otel::layer)
     }
 }

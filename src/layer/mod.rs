@@ -11,6 +11,8 @@
 
 mod builder;
 mod device;
+#[cfg(feature = "otlp")]
+mod exports;
 mod guard;
 #[cfg(feature = "otlp")]
 mod otel;
@@ -104,7 +106,7 @@ where
 {
     fn on_register_dispatch(&self, _dispatch: &Dispatch) {
         #[cfg(feature = "otlp")]
-        self.shared.otel.set_dispatch(_dispatch);
+        self.shared.exports.otel.set_dispatch(_dispatch);
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
@@ -154,7 +156,7 @@ where
             return;
         }
         #[cfg(feature = "otlp")]
-        self.shared.otel.find_dispatch();
+        self.shared.exports.otel.find_dispatch();
         let first = phase.edges.is_empty();
         self.shared.devices.open(id.into_u64(), first, phase.depth == 0, &mut phase.edges);
         if let (Some(ring), true, Some(edges)) = (&self.shared.ring, first, phase.edges.first()) {

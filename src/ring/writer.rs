@@ -139,7 +139,8 @@ impl State {
     fn write(&mut self, bytes: &[u8], line: usize) {
         let Some(store) = &mut self.store else { return };
         if let Err(error) = store.write(bytes, line * SLOT) {
-            eprintln!("phasescope: the ring file could not be written and ends here: {error}");
+            let told = format!("the ring file could not be written and ends here: {error}");
+            crate::tell::line(&told);
             self.store = None;
         }
     }

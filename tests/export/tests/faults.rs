@@ -131,3 +131,14 @@ fn an_endpoint_that_is_killed_midway_has_what_was_exported_until_then() {
         each_told_once(&done);
     }
 }
+
+#[test]
+fn a_standard_error_that_nobody_reads_is_no_reason_to_fail() {
+    let endpoint = format!("http://127.0.0.1:{}", free_port());
+    let mut program = short("http/protobuf", &endpoint);
+    let child = program.command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("{error}"));
+    drop(child.stderr.take());
+    let status = child.wait().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(status.code(), Some(0));
+}
