@@ -282,3 +282,21 @@ fn steps_that_begin_again_in_every_epoch_are_counted_and_sampled_as_new_ones() {
     let (_, value) = steps.split_once("\"asInt\":\"").unwrap_or_else(|| panic!("{steps}"));
     assert!(value.starts_with("20\""), "{value}");
 }
+
+#[test]
+fn counters_that_cannot_be_are_errors_that_name_line_and_counter() {
+    // The level after the first forward.
+    let good = "\"phasescope.allocated.end\",\"value\":{\"intValue\":\"";
+    let at = COLLECTED.find(good).unwrap_or_else(|| panic!("no such counter")) + good.len();
+    let end = at + COLLECTED[at..].find('"').unwrap_or_else(|| panic!("no end"));
+    for (value, words) in [
+        ("-5", "expected phasescope.allocated.end from 0 on, found -5"),
+        ("1125899906842625", "expected at most 1125899906842624 in end.allocated of "),
+        ("9223372036854775807", "found 9223372036854775807"),
+    ] {
+        let text = format!("{}{value}{}", &COLLECTED[..at], &COLLECTED[end..]);
+        let (_folder, path) = lines("absurd.jsonl", &text);
+        let error = export::read(&path).unwrap_err().to_string();
+        assert!(error.contains("absurd.jsonl: line ") && error.contains(words), "{error}");
+    }
+}

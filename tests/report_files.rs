@@ -200,3 +200,14 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_exact_phase_with_a_number_that_cannot_be_is_an_error_with_its_place() {
+    let text = r#"{"rank_reports": [{"samples": [
+        {"step": 0, "phase": "after_forward", "allocated_mib": 1}], "phases": [
+        {"step": 0, "phase": "forward", "end": {"allocated": 18446744073709551615}}]}]}"#;
+    let error = Report::parse(text, "absurd.json").unwrap_err().to_string();
+    let expected = "absurd.json: at rank_reports[0].phases[0].end.allocated: expected at most \
+                    1125899906842624, found 18446744073709551615";
+    assert_eq!(error, expected);
+}

@@ -3,7 +3,7 @@
 mod keys;
 mod names;
 
-pub(crate) use keys::DeviceKeys;
+pub(crate) use keys::{DeviceKeys, EdgeKeys};
 pub(crate) use names::*;
 
 /// An integer attribute; text too, since tracing-opentelemetry writes unsigned fields as text.

@@ -1,7 +1,7 @@
 //! Reads the OpenTelemetry Collector's file format back: OTLP/JSON, one request a line.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -94,7 +94,8 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
     let file = path.display().to_string();
     let failed =
         |error: std::io::Error| ReadError::File { file: file.clone(), reason: error.to_string() };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let file_end = MAX_FILE_BYTES + 1;
+    let mut reader = BufReader::new(File::open(path).map_err(failed)?.take(file_end));
     let mut processes = Processes::default();
     let mut text = String::new();
     let mut read = 0;
@@ -118,7 +119,9 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
             continue;
         }
         match spans(&text) {
-            Ok(request) => processes.add(&request),
+            Ok(request) => {
+                processes.add(&request).map_err(|(expected, found)| wrong(&expected, found))?
+            }
             // The process ended while it wrote.
             Err(_) if !text.ends_with('\n') && processes.spans() > 0 => break,
             Err(found) => return Err(wrong("a request of OTLP/JSON", found)),

@@ -2,15 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use opentelemetry::Key;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::ProcessSeries;
-use crate::contract::{self, DeviceKeys, MAX_DEVICES};
+use crate::contract::{self, DeviceKeys, EdgeKeys, MAX_DEVICES};
 use crate::counters::{Counters, DeviceName};
 use crate::diagnosis::{Diagnoser, Policy, RunFacts};
-use crate::phase::{OutOfMemory, Outcome, Phase, PhaseRecord};
+use crate::phase::{MAX_BYTES, OutOfMemory, Outcome, Phase, PhaseRecord};
 use crate::report::Series;
 
 /// The name of a device whose spans do not tell it.
@@ -44,22 +45,31 @@ impl Processes {
         self.spans
     }
 
-    pub(super) fn add(&mut self, request: &ExportTraceServiceRequest) {
+    /// Takes the phases of a request.
+    ///
+    /// # Errors
+    ///
+    /// When a phase has a number that cannot be: what was expected and what was found.
+    pub(super) fn add(
+        &mut self,
+        request: &ExportTraceServiceRequest,
+    ) -> Result<(), (String, String)> {
         for group in &request.resource_spans {
             let attributes = group.resource.as_ref().map(|resource| &resource.attributes[..]);
             let resource = Fields::of(attributes.unwrap_or_default());
             for span in group.scope_spans.iter().flat_map(|scope| &scope.spans) {
                 self.spans += 1;
-                self.add_span(&resource, span);
+                self.add_span(&resource, span)?;
             }
         }
+        Ok(())
     }
 
-    fn add_span(&mut self, resource: &Fields<'_>, span: &Span) {
+    fn add_span(&mut self, resource: &Fields<'_>, span: &Span) -> Result<(), (String, String)> {
         let fields = Fields::of(&span.attributes);
         // `?phase` arrives in quotation marks.
         let Some(name) = fields.text(contract::PHASE).map(|name| name.trim_matches('"')) else {
-            return;
+            return Ok(());
         };
         // An unknown name is a phase all the same, as in the layer.
         let phase = name.parse().unwrap_or(Phase::Other);
@@ -69,12 +79,12 @@ impl Processes {
         let instance = resource.text(contract::SERVICE_INSTANCE_ID).map(str::to_owned);
         let process = self.found.entry((either(contract::RUN_ID), rank, instance)).or_default();
         if !process.seen.insert((span.trace_id.clone(), span.span_id.clone())) {
-            return;
+            return Ok(());
         }
         let order = fields.number(contract::SEQUENCE).unwrap_or(span.end_time_unix_nano);
         let facts = RunFacts {
-            parameter_bytes: fields.number(contract::PARAMETER_BYTES),
-            device_total: fields.number(contract::DEVICE_BYTES),
+            parameter_bytes: bytes(&fields, contract::PARAMETER_BYTES),
+            device_total: bytes(&fields, contract::DEVICE_BYTES),
             local_batch_size: fields.number(contract::BATCH_SIZE),
         };
         if order >= process.facts.0 {
@@ -86,9 +96,10 @@ impl Processes {
                 continue;
             }
             let device = DeviceName::new(device.unwrap_or(UNNAMED));
-            let record = record(&fields, keys, span, phase);
+            let record = record(&fields, keys, span, phase)?;
             process.records.push((order, device, record));
         }
+        Ok(())
     }
 
     /// Has the engine judge every process's phases.
@@ -121,22 +132,41 @@ impl Processes {
     }
 }
 
-fn record(fields: &Fields<'_>, keys: &DeviceKeys, span: &Span, phase: Phase) -> PhaseRecord {
+/// A size that a program has told; one that cannot be is passed over.
+fn bytes(fields: &Fields<'_>, key: &str) -> Option<u64> {
+    fields.number(key).filter(|bytes| *bytes <= MAX_BYTES)
+}
+
+fn record(
+    fields: &Fields<'_>,
+    keys: &DeviceKeys,
+    span: &Span,
+    phase: Phase,
+) -> Result<PhaseRecord, (String, String)> {
+    let counters = |edge: fn(&EdgeKeys) -> &Key| -> Result<Counters, (String, String)> {
+        let mut values = [None; 11];
+        for (value, keys) in values.iter_mut().zip(&keys.edges) {
+            *value = fields.counter(edge(keys))?;
+        }
+        Ok(Counters::from_edge_values(values))
+    };
     let mut record = PhaseRecord::new(fields.number(contract::STEP), phase);
     record.name = (span.name != phase.name()).then(|| span.name.as_str().into());
     record.depth =
         fields.number(contract::DEPTH).and_then(|depth| depth.try_into().ok()).unwrap_or(0);
-    let edge = |key: &opentelemetry::Key| fields.number(key.as_str());
-    record.start = Counters::from_edge_values(keys.edges.each_ref().map(|keys| edge(&keys.start)));
-    record.end = Counters::from_edge_values(keys.edges.each_ref().map(|keys| edge(&keys.end)));
-    record.peak_allocated = edge(&keys.peak);
+    record.start = counters(|keys| &keys.start)?;
+    record.end = counters(|keys| &keys.end)?;
+    record.peak_allocated = fields.counter(&keys.peak)?;
     record.peak_disturbed = fields.flag(keys.peak_disturbed.as_str()).unwrap_or(false);
     record.outside_change = fields.signed(keys.outside_delta.as_str());
     record.host_seconds = fields.double(contract::HOST_DURATION);
     record.input_elements = fields.number(contract::INPUT_ELEMENTS);
     record.optimizer_stepped = fields.flag(contract::OPTIMIZER_STEPPED);
     record.outcome = outcome(fields, span);
-    record
+    match record.absurd() {
+        Some((name, found)) => Err((format!("at most {MAX_BYTES} in {name} of {phase}"), found)),
+        None => Ok(record),
+    }
 }
 
 fn outcome(fields: &Fields<'_>, span: &Span) -> Outcome {
@@ -183,6 +213,13 @@ impl<'a> Fields<'a> {
 
     fn number(&self, key: &str) -> Option<u64> {
         self.signed(key).and_then(|number| u64::try_from(number).ok())
+    }
+
+    /// A number from 0 on; a negative one is no measurement that is absent, but an error.
+    fn counter(&self, key: &Key) -> Result<Option<u64>, (String, String)> {
+        let wrong = |number: i64| (format!("{key} from 0 on"), number.to_string());
+        let number = self.signed(key.as_str());
+        number.map(|number| u64::try_from(number).map_err(|_| wrong(number))).transpose()
     }
 
     fn double(&self, key: &str) -> Option<f64> {

@@ -20,7 +20,7 @@ pub use outcome::{OutOfMemory, Outcome};
 #[cfg(feature = "otlp")]
 pub(crate) use recent::RecentSteps;
 pub use record::PhaseRecord;
-pub(crate) use record::signed_difference;
+pub(crate) use record::{MAX_BYTES, signed_difference};
 
 /// A phase of a training step, or of what stands before and around the steps.
 ///

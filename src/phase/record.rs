@@ -88,6 +88,33 @@ impl PhaseRecord {
     }
 }
 
+/// More than any device or host has: 1 PiB.
+pub(crate) const MAX_BYTES: u64 = 1 << 50;
+
+impl PhaseRecord {
+    /// The first number that cannot be, as read from a file: its name and what stands there.
+    pub(crate) fn absurd(&self) -> Option<(String, String)> {
+        let edges = [("start", &self.start), ("end", &self.end)];
+        let edges = edges.into_iter().flat_map(|(edge, counters)| {
+            let peak = [("peak_allocated", counters.peak_allocated)];
+            let values = counters.edge_values().into_iter().chain(peak);
+            values.map(move |(name, value)| (format!("{edge}.{name}"), value))
+        });
+        let outside = self.outside_change.map(i64::unsigned_abs);
+        edges
+            .chain([
+                ("peak_allocated".to_owned(), self.peak_allocated),
+                ("outside_change".to_owned(), outside),
+            ])
+            .find(|(_, value)| value.is_some_and(|value| value > MAX_BYTES))
+            .map(|(name, value)| (name, value.unwrap_or_default().to_string()))
+            .or_else(|| {
+                let step = self.step.filter(|step| i64::try_from(*step).is_err())?;
+                Some(("step".to_owned(), step.to_string()))
+            })
+    }
+}
+
 /// `to - from` as a signed number; `None` beyond the range of `i64`, which no memory reaches.
 pub(crate) fn signed_difference(to: u64, from: u64) -> Option<i64> {
     i64::try_from(i128::from(to) - i128::from(from)).ok()

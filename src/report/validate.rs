@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use serde_json::error::Category;
 
 use super::{RankReport, Report, ReportError, SCHEMA, Sample};
-use crate::phase::Phase;
+use crate::phase::{MAX_BYTES, Phase};
+use crate::units::to_mib;
 
-/// More than any device or host has: 1 PiB, in MiB.
-const ABSURD_MIB: f64 = 1_073_741_824.0;
+/// [`MAX_BYTES`] in MiB.
+const ABSURD_MIB: f64 = to_mib(MAX_BYTES);
 
 impl Report {
     /// Reads a report from its text. `source` names it in errors.
@@ -111,6 +112,12 @@ impl Check<'_> {
             }
             before = before.max(sample.step);
             self.sample(&place, sample)?;
+        }
+        for (number, phase) in rank.phases.iter().enumerate() {
+            if let Some((name, found)) = phase.absurd() {
+                let place = format!("{place}.phases[{number}].{name}");
+                return self.fail(place, format!("at most {MAX_BYTES}"), found);
+            }
         }
         // Exact phases tell themselves where a run began: one that was resumed has no step 0, and one
         // that failed while the model was built has no step at all.

@@ -141,10 +141,12 @@ impl Ring {
             match decode::<RecordLine>(line) {
                 Line::Blank => {}
                 Line::Damaged => damaged += 1,
+                // Nobody but a broken writer has such numbers.
+                Line::Object(line) if line.record.absurd().is_some() => damaged += 1,
                 Line::Object(line) => records.push(line),
             }
         }
-        let written = records.iter().map(|line| line.number + 1).max().unwrap_or(0);
+        let written = records.iter().map(|line| line.number.saturating_add(1)).max().unwrap_or(0);
         records.sort_by_key(|line| (line.sequence, line.device));
         let series = devices.iter().enumerate().map(|(place, device)| {
             let records = records.iter().filter(|line| line.device == place);

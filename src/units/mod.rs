@@ -46,6 +46,6 @@ impl fmt::Display for Readable {
 
 /// Bytes as a number of MiB, exact to well under a byte for every counter a device can show.
 #[must_use]
-pub fn to_mib(bytes: u64) -> f64 {
+pub const fn to_mib(bytes: u64) -> f64 {
     bytes as f64 / MIB as f64
 }
