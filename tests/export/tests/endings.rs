@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use phasescope::phase::Outcome;
 use phasescope::{Phase, ring};
-use phasescope_export_tests::{Jaeger, Span, train};
+use phasescope_export_tests::{Jaeger, Span, example, train};
 
 fn of_step(spans: &[Span], step: i64) -> Vec<&str> {
     let spans = spans.iter().filter(|span| span.number("phasescope.step") == Some(step));
@@ -126,4 +126,21 @@ fn a_process_that_is_killed_leaves_a_ring_file_with_its_last_finished_phase() {
             assert!(open.start.allocated >= Some(32 << 20) || open.phase == Phase::Model);
         }
     }
+}
+
+#[test]
+fn an_allocation_that_libtorch_refuses_is_in_jaeger_with_what_was_asked_for() {
+    let Some(jaeger) = Jaeger::start() else { return };
+    // So many samples that no machine has the memory for their tokens.
+    let done = example("alpha")
+        .args(&["--device", "cpu", "--batch-size-per-device", "1000000000000"])
+        .sending(&jaeger.grpc, "grpc", "refused")
+        .run();
+    assert_eq!(done.status, Some(3), "{}", done.err);
+    let spans = jaeger.spans("refused");
+    let failed: Vec<_> =
+        spans.iter().filter(|span| span.text("error.type") == Some("out_of_memory")).collect();
+    let [failed] = failed[..] else { panic!("one phase failed: {spans:?}") };
+    assert!(failed.number("phasescope.out_of_memory.requested") > Some(1 << 40), "{failed:?}");
+    assert!(failed.number("phasescope.allocated.start").is_some());
 }

@@ -233,9 +233,31 @@ fn in_a_stack_of_your_own_phases_and_your_spans_are_parents_and_children() {
 #[test]
 fn phases_on_several_threads_belong_to_their_step() {
     let Some(jaeger) = Jaeger::start() else { return };
-    let export = Export::to_endpoint(&jaeger.grpc, Protocol::Grpc)
-        .unwrap_or_else(|error| panic!("{error}"))
-        .service_name("threads");
+    for (protocol, endpoint) in
+        [(Protocol::Grpc, &jaeger.grpc), (Protocol::HttpProtobuf, &jaeger.http)]
+    {
+        let service = format!("threads-{protocol:?}");
+        let export = Export::to_endpoint(endpoint, protocol)
+            .unwrap_or_else(|error| panic!("{error}"))
+            .service_name(service.clone());
+        train_on_threads(export);
+        let spans = jaeger.spans(&service);
+        let mut orders = BTreeMap::new();
+        for step in spans.iter().filter(|span| span.name == "step") {
+            let inside = children(&spans, step);
+            let forwards: Vec<_> = inside.iter().filter(|span| span.name == "forward").collect();
+            assert_eq!((forwards.len(), inside.len()), (4, 5));
+            for span in inside {
+                assert_eq!(span.number("phasescope.step"), step.number("phasescope.step"));
+                orders.insert(span.number("phasescope.sequence"), span.name.clone());
+            }
+        }
+        assert_eq!(orders.len(), 25, "every end has a place of its own");
+    }
+}
+
+/// Five steps, each with a forward on four threads at once.
+fn train_on_threads(export: Export) {
     let device = Arc::new(Scripted::new("cuda:0"));
     let (layer, guard) = phasescope::builder().source(device.clone()).export(export).build();
     let stack = tracing_subscriber::registry().with(layer).with(guard.opentelemetry_layer());
@@ -265,18 +287,6 @@ fn phases_on_several_threads_belong_to_their_step() {
     });
     let counts = guard.shutdown().unwrap_or_else(|| panic!("nothing is exported"));
     assert_eq!((counts.exported, counts.dropped), (5 * 6, 0));
-    let spans = jaeger.spans("threads");
-    let mut orders = BTreeMap::new();
-    for step in spans.iter().filter(|span| span.name == "step") {
-        let inside = children(&spans, step);
-        let forwards: Vec<_> = inside.iter().filter(|span| span.name == "forward").collect();
-        assert_eq!((forwards.len(), inside.len()), (4, 5));
-        for span in inside {
-            assert_eq!(span.number("phasescope.step"), step.number("phasescope.step"));
-            orders.insert(span.number("phasescope.sequence"), span.name.clone());
-        }
-    }
-    assert_eq!(orders.len(), 25, "every end has a place of its own");
 }
 
 #[test]
