@@ -119,7 +119,7 @@ fn a_program_that_resets_the_peak_itself_is_noticed() {
     let records = records(&device, || {
         phase!(forward).in_scope(|| {
             device.free(900);
-            device.reset_peak();
+            device.read_and_reset_peak();
         });
     });
     assert!(find(&records, Phase::Forward).peak_disturbed);

@@ -52,12 +52,12 @@ fn a_second_installation_counts_once() {
 #[test]
 fn the_peak_holds_until_it_is_reset() {
     let (cpu, _turn) = alone();
-    assert!(cpu.reset_peak());
+    assert!(cpu.read_and_reset_peak().1);
     let start = allocated(cpu);
     drop(mebibyte());
     let after = cpu.read();
     assert_eq!((after.allocated, after.peak_allocated), (Some(start), Some(start + MIB)));
-    assert!(cpu.reset_peak());
+    assert!(cpu.read_and_reset_peak().1);
     assert_eq!(cpu.read().peak_allocated, Some(start));
 }
 
@@ -72,7 +72,7 @@ fn what_the_cpu_has_not_is_absent() {
 #[test]
 fn threads_come_out_even() {
     let (cpu, _turn) = alone();
-    cpu.reset_peak();
+    cpu.read_and_reset_peak();
     let start = allocated(cpu);
     thread::scope(|scope| {
         for seed in 1..=8_i64 {
@@ -94,7 +94,7 @@ fn threads_come_out_even() {
 #[test]
 fn a_refusal_is_counted_and_changes_nothing_else() {
     let (cpu, _turn) = alone();
-    cpu.reset_peak();
+    cpu.read_and_reset_peak();
     let before = cpu.read();
     assert!(Tensor::f_zeros([1 << 50], FLOAT).is_err());
     let after = cpu.read();

@@ -225,9 +225,10 @@ pub trait CounterSource: fmt::Debug + Send + Sync {
         Counters::default()
     }
 
-    /// Sets the peak to what is allocated now. The default has no peak to reset and says so with
-    /// `false`.
-    fn reset_peak(&self) -> bool {
-        false
+    /// Reads the counters and sets the peak to what is allocated now, in one where the source can:
+    /// what another thread allocates and frees between a read and a reset would be in no peak.
+    /// Whether there is a peak that was reset comes with them; the default has none.
+    fn read_and_reset_peak(&self) -> (Counters, bool) {
+        (self.read(), false)
     }
 }

@@ -32,6 +32,15 @@ struct State {
     series: Vec<Counters>,
 }
 
+impl State {
+    fn next(&mut self) -> Counters {
+        if let Some(next) = self.series.pop() {
+            self.counters = next;
+        }
+        self.counters
+    }
+}
+
 impl Scripted {
     /// A device on which nothing is allocated yet. Only `allocated` and `peak_allocated` are
     /// measured until [`set`](Self::set) brings others.
@@ -84,11 +93,7 @@ impl CounterSource for Scripted {
     }
 
     fn read(&self) -> Counters {
-        let mut state = self.state();
-        if let Some(next) = state.series.pop() {
-            state.counters = next;
-        }
-        state.counters
+        self.state().next()
     }
 
     /// The present counters; a series is not played on.
@@ -96,9 +101,10 @@ impl CounterSource for Scripted {
         self.state().counters
     }
 
-    fn reset_peak(&self) -> bool {
-        let counters = &mut self.state().counters;
-        counters.peak_allocated = counters.allocated;
-        counters.peak_allocated.is_some()
+    fn read_and_reset_peak(&self) -> (Counters, bool) {
+        let mut state = self.state();
+        let read = state.next();
+        state.counters.peak_allocated = read.allocated;
+        (read, read.allocated.is_some())
     }
 }

@@ -27,6 +27,8 @@ const SCHEDULE_DELAY: Duration = Duration::from_millis(500);
 /// Spans that wait for their export at most, unless `OTEL_BSP_MAX_QUEUE_SIZE` says otherwise; beyond
 /// it they are dropped and counted. The SDK's own default.
 const QUEUE: u64 = 2048;
+/// The longest queue that a variable can ask for: the SDK takes the memory for it at once.
+const MAX_QUEUE: u64 = 1 << 20;
 /// How long the shutdown waits for the last export.
 pub(crate) const SHUTDOWN: Duration = Duration::from_secs(5);
 /// Attributes of a span at most, unless `OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT` says otherwise: the
@@ -186,7 +188,8 @@ fn tracers(
     let to = signal.spans(&export.headers)?;
     let mut exporter = CountedSpans { to, counts: counts.clone(), once };
     exporter.set_resource(resource);
-    let queue = number("OTEL_BSP_MAX_QUEUE_SIZE").filter(|queue| *queue > 0).unwrap_or(QUEUE);
+    let queue = number("OTEL_BSP_MAX_QUEUE_SIZE").filter(|queue| *queue > 0);
+    let queue = queue.unwrap_or(QUEUE).min(MAX_QUEUE);
     // The batch processor reads its other variables itself.
     let mut config = BatchConfigBuilder::default().with_max_queue_size(queue as usize);
     if number("OTEL_BSP_SCHEDULE_DELAY").is_none() {

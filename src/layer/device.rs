@@ -75,10 +75,12 @@ impl Devices {
         edges.resize(self.devices.len(), Edges::default());
         for (device, edges) in self.devices.iter().zip(edges) {
             let mut state = device.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let counters = merged(&device.sources).or(process);
-            state.peaks.open(id, counters.peak_allocated, counters.allocated, || {
-                device.sources.iter().any(|source| source.reset_peak())
-            });
+            let (counters, reset) = match state.peaks.mode() {
+                PeakMode::PerSpan => merged_and_reset(&device.sources),
+                PeakMode::Observe => (merged(&device.sources), false),
+            };
+            let counters = counters.or(process);
+            state.peaks.open(id, counters.peak_allocated, counters.allocated.filter(|_| reset));
             if first {
                 edges.start = counters;
                 edges.outside_change = match (outer, counters.allocated, state.last_end) {
@@ -116,4 +118,12 @@ impl Device {
 /// What several sources of one device tell together; the first that knows a value wins.
 fn merged(sources: &[Arc<dyn CounterSource>]) -> Counters {
     sources.iter().fold(Counters::default(), |counters, source| counters.or(source.read()))
+}
+
+/// The same, with the peaks reset; whether there was one.
+fn merged_and_reset(sources: &[Arc<dyn CounterSource>]) -> (Counters, bool) {
+    sources.iter().fold((Counters::default(), false), |(counters, reset), source| {
+        let (read, one) = source.read_and_reset_peak();
+        (counters.or(read), reset || one)
+    })
 }

@@ -48,19 +48,14 @@ impl PeakTracker {
         Self { mode, open: Vec::new(), base: None }
     }
 
-    /// A phase opens. `running` is the allocator's peak, `allocated` its level, `reset` resets the
-    /// peak to the level.
-    pub(super) fn open(
-        &mut self,
-        id: u64,
-        running: Option<u64>,
-        allocated: Option<u64>,
-        reset: impl FnOnce() -> bool,
-    ) {
+    pub(super) fn mode(&self) -> PeakMode {
+        self.mode
+    }
+
+    /// A phase opens. `running` is the allocator's peak before it was reset to `base`, if it was.
+    pub(super) fn open(&mut self, id: u64, running: Option<u64>, base: Option<u64>) {
         self.fold(running);
-        if self.mode == PeakMode::PerSpan && reset() {
-            self.base = allocated;
-        }
+        self.base = base.or(self.base);
         if self.open.len() < Self::MAX_OPEN {
             self.open.push(Open { id, peak: None, before: running, disturbed: false });
         }

@@ -121,9 +121,11 @@ void phasescope_cpu_read(int64_t* now, int64_t* highest, int64_t* ooms) {
   *ooms = refused.load(std::memory_order_relaxed);
 }
 
-void phasescope_cpu_reset_peak() {
-  peak.store(allocated.load(std::memory_order_relaxed), std::memory_order_relaxed);
-  // Another thread may have allocated in between.
+// Reads and resets in one: what another thread allocates meanwhile is in the peak before or after.
+void phasescope_cpu_read_and_reset_peak(int64_t* now, int64_t* highest, int64_t* ooms) {
+  *now = allocated.load(std::memory_order_relaxed);
+  *highest = peak.exchange(*now, std::memory_order_relaxed);
+  *ooms = refused.load(std::memory_order_relaxed);
   raise_peak(allocated.load(std::memory_order_relaxed));
 }
 

@@ -40,20 +40,22 @@ impl CounterSource for CpuAllocator {
     }
 
     fn read(&self) -> Counters {
-        let (mut now, mut highest, mut ooms) = (0, 0, 0);
-        // SAFETY: the three places live for the call.
-        unsafe { ffi::phasescope_cpu_read(&mut now, &mut highest, &mut ooms) };
-        Counters {
-            allocated: u64::try_from(now).ok(),
-            peak_allocated: u64::try_from(highest).ok(),
-            ooms: u64::try_from(ooms).ok(),
-            ..Counters::default()
-        }
+        counters(ffi::phasescope_cpu_read)
     }
 
-    fn reset_peak(&self) -> bool {
-        // SAFETY: takes nothing.
-        unsafe { ffi::phasescope_cpu_reset_peak() };
-        true
+    fn read_and_reset_peak(&self) -> (Counters, bool) {
+        (counters(ffi::phasescope_cpu_read_and_reset_peak), true)
+    }
+}
+
+fn counters(read: unsafe extern "C" fn(*mut i64, *mut i64, *mut i64)) -> Counters {
+    let (mut now, mut highest, mut ooms) = (0, 0, 0);
+    // SAFETY: the three places live for the call.
+    unsafe { read(&mut now, &mut highest, &mut ooms) };
+    Counters {
+        allocated: u64::try_from(now).ok(),
+        peak_allocated: u64::try_from(highest).ok(),
+        ooms: u64::try_from(ooms).ok(),
+        ..Counters::default()
     }
 }

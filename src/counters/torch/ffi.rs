@@ -19,7 +19,11 @@ pub(super) struct DeviceStats {
 unsafe extern "C" {
     pub(super) fn phasescope_cpu_install();
     pub(super) fn phasescope_cpu_read(now: *mut i64, highest: *mut i64, ooms: *mut i64);
-    pub(super) fn phasescope_cpu_reset_peak();
+    pub(super) fn phasescope_cpu_read_and_reset_peak(
+        now: *mut i64,
+        highest: *mut i64,
+        ooms: *mut i64,
+    );
     pub(super) fn phasescope_device_read(kind: i8, index: i8, out: *mut DeviceStats) -> c_int;
     pub(super) fn phasescope_device_reset_peak(kind: i8, index: i8) -> c_int;
     pub(super) fn phasescope_device_memory(

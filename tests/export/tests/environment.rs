@@ -98,3 +98,15 @@ fn a_password_in_an_endpoint_is_not_told() {
         done.err
     );
 }
+
+#[test]
+fn a_queue_beyond_all_bounds_is_cut_to_one_that_fits() {
+    let endpoint = Faulty::start(Behaviour::Refuse);
+    let program = train().env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint.http);
+    let done = told(program.env("OTEL_BSP_MAX_QUEUE_SIZE", "18446744073709551615"));
+    let last = done.told().last().map(|line| (*line).to_owned()).unwrap_or_default();
+    assert!(
+        last.contains("0 spans exported to ") && last.contains(", 16 failed, 0 dropped"),
+        "{last}"
+    );
+}
