@@ -225,7 +225,7 @@ fn spans_outside_steps_are_counted_by_name_and_spans_inside_go_with_their_step()
     let folder = folder();
     let path = folder.path().join("run.jsonl");
     let sampling = Sampling { first: 2, every: 10, around_change: 0 };
-    run(to_file(&path).sampling(sampling), |device| {
+    let ran = run(to_file(&path).sampling(sampling), |device| {
         let _run = phasescope::run!("file").entered();
         device.allocate(1 << 20);
         for number in 0..30_u64 {
@@ -242,6 +242,8 @@ fn spans_outside_steps_are_counted_by_name_and_spans_inside_go_with_their_step()
     assert_eq!(count("run"), 1);
     assert_eq!((count("step"), count("forward"), count("attention")), (4, 4, 4));
     assert_eq!(count("eval"), 4);
+    let sent = ran.counts.exported;
+    assert_eq!((sent, ran.counts.unsampled), (1 + 4 * 3 + 4, 26 * 3 + 26), "each in one account");
 }
 
 #[test]
@@ -299,4 +301,89 @@ fn counters_that_cannot_be_are_errors_that_name_line_and_counter() {
         let error = export::read(&path).unwrap_err().to_string();
         assert!(error.contains("absurd.jsonl: line ") && error.contains(words), "{error}");
     }
+}
+
+#[test]
+fn steps_that_all_have_one_number_are_sampled_one_by_one() {
+    let folder = folder();
+    let path = folder.path().join("run.jsonl");
+    let sampling = Sampling { first: 5, every: 20, around_change: 0 };
+    run(to_file(&path).sampling(sampling), |_| {
+        for _ in 0..50 {
+            let _step = step!(0).entered();
+            phase!(forward).in_scope(|| {});
+        }
+    });
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(text.matches("\"name\":\"step\"").count(), 5 + 2);
+    let (_, steps) = text.split_once("\"phasescope.steps\"").unwrap_or_else(|| panic!("{text}"));
+    assert!(steps.contains("\"asInt\":\"50\""), "{steps}");
+}
+
+#[test]
+fn where_phases_say_their_step_themselves_a_change_of_verdict_is_seen_in_time() {
+    let folder = folder();
+    let path = folder.path().join("run.jsonl");
+    let sampling = Sampling { first: 2, every: 0, around_change: 3 };
+    run(to_file(&path).sampling(sampling), |device| {
+        device.allocate(100 << 20);
+        for number in 0..60_u64 {
+            let kept = number >= 30;
+            phase!(forward, phasescope.step = number).in_scope(|| device.allocate(50 << 20));
+            phase!(backward, phasescope.step = number)
+                .in_scope(|| device.free(if kept { 0 } else { 50 << 20 }));
+        }
+    });
+    let processes = export::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    let records = &processes[0].series[0].records;
+    let steps: Vec<u64> = records.iter().filter_map(|record| record.step).collect();
+    assert!(
+        steps.iter().any(|step| (33..45).contains(step)),
+        "around the leak's finding: {steps:?}"
+    );
+    assert!(steps.iter().all(|step| *step < 10 || (30..50).contains(step)), "{steps:?}");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+    let (_, counted) = text.split_once("\"phasescope.steps\"").unwrap_or_else(|| panic!("{text}"));
+    assert!(counted.contains("\"asInt\":\"60\""), "{counted}");
+}
+
+#[test]
+fn a_crate_is_exported_whatever_its_name_begins_with_and_the_transport_is_not() {
+    let folder = folder();
+    let path = folder.path().join("run.jsonl");
+    run(to_file(&path), |_| {
+        info_span!(target: "hyperopt::trial", "trial", phasescope.phase = "forward")
+            .in_scope(|| {});
+        info_span!(target: "towers", "tower", phasescope.phase = "eval").in_scope(|| {});
+        info_span!(target: "hyper::client", "request").in_scope(|| {});
+        info_span!(target: "opentelemetry_sdk", "batch").in_scope(|| {});
+    });
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert!(text.contains("\"name\":\"trial\"") && text.contains("\"name\":\"tower\""), "{text}");
+    assert!(!text.contains("\"name\":\"request\"") && !text.contains("\"name\":\"batch\""));
+}
+
+#[test]
+fn secrets_of_an_address_and_headers_are_in_no_message() {
+    for url in ["ftp://me:secret@host", "http://me:secret@", "me:secret@host?key=secret"] {
+        let error = Export::to_endpoint(url, Protocol::HttpProtobuf).map(|_| ()).unwrap_err();
+        assert!(!format!("{error} {error:?}").contains("secret"), "{error:?}");
+    }
+    let export = Export::to_endpoint("http://secret@host:4318/?key=secret", Protocol::HttpProtobuf)
+        .and_then(|export| export.header("authorization", "secret"))
+        .unwrap_or_else(|error| panic!("{error}"));
+    let told = format!("{:?}", phasescope::builder().export(export));
+    assert!(told.contains("http://host:4318/") && !told.contains("secret"), "{told}");
+}
+
+#[test]
+fn a_line_that_was_cut_inside_a_character_is_left_out_as_any_cut_line() {
+    let whole = COLLECTED.trim_end();
+    let folder = folder();
+    let path = folder.path().join("cut.jsonl");
+    let mut bytes = format!("{whole}\n{{\"resourceSpans\":[{{\"x\":\"Pr\u{fc}").into_bytes();
+    bytes.pop();
+    fs::write(&path, bytes).unwrap_or_else(|error| panic!("{error}"));
+    let read = export::read(&path).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(read[0].series[0].records.len(), 27);
 }

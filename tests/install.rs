@@ -22,7 +22,10 @@ fn install_exports_after_a_scoped_subscriber_and_is_refused_a_second_time() {
         .export(to(&first))
         .install()
         .unwrap_or_else(|error| panic!("{error}"));
-    let error = phasescope::builder().export(to(&second)).install().map(|_| ()).unwrap_err();
+    let rings = folder.path().join("rings");
+    fs::create_dir(&rings).unwrap_or_else(|error| panic!("{error}"));
+    let refused = phasescope::builder().export(to(&second)).ring_in(&rings).install();
+    let error = refused.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("add the layer from `build()`"), "{error}");
 
     phase!(forward).in_scope(|| device.allocate(7));
@@ -30,5 +33,7 @@ fn install_exports_after_a_scoped_subscriber_and_is_refused_a_second_time() {
     let text = fs::read_to_string(first).unwrap_or_else(|error| panic!("{error}"));
     assert!(text.contains("\"name\":\"forward\""), "{text}");
     let text = fs::read_to_string(second).unwrap_or_else(|error| panic!("{error}"));
-    assert!(!text.contains("resourceSpans"), "{text}");
+    assert_eq!(text, "", "what never ran sends nothing");
+    let left = fs::read_dir(rings).unwrap_or_else(|error| panic!("{error}")).count();
+    assert_eq!(left, 0, "and leaves no ring file");
 }

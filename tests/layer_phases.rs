@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use phasescope::counters::scripted::Scripted;
+use phasescope::counters::{CounterSource, DeviceName, Scope};
 use phasescope::layer::{Guard, MeasuredPhase, PeakMode};
 use phasescope::phase::Outcome;
 use phasescope::report::Series;
@@ -301,4 +302,34 @@ fn the_engine_in_the_process_names_a_leak() {
         }
     });
     assert_eq!(series[0].diagnosis.findings[0].code.name(), "retained_graph");
+}
+
+/// A source that writes to the log whenever it is read.
+#[derive(Debug)]
+struct Talkative;
+
+impl CounterSource for Talkative {
+    fn scope(&self) -> Scope {
+        Scope::Device(DeviceName::new("cuda:0"))
+    }
+
+    fn read(&self) -> Counters {
+        tracing::error!("the driver is slow");
+        Counters { allocated: Some(7), ..Counters::default() }
+    }
+}
+
+#[test]
+fn a_source_that_logs_does_not_hang_the_training() {
+    let (layer, guard) = phasescope::builder().source(Arc::new(Talkative)).keep_records().build();
+    let (done, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        tracing::subscriber::with_default(registry().with(layer), || {
+            phase!(forward).in_scope(|| {});
+        });
+        let _ = done.send(());
+    });
+    let waited = wait.recv_timeout(std::time::Duration::from_secs(20));
+    assert!(waited.is_ok(), "the phase has not ended");
+    assert_eq!(guard.series()[0].records[0].end.allocated, Some(7));
 }

@@ -163,3 +163,17 @@ fn a_folder_that_is_missing_is_a_problem_and_training_goes_on() {
     assert!(problem.contains("no ring file in /nowhere/at/all: "), "{problem}");
     assert!(guard.series()[0].diagnosis.budget.is_some());
 }
+
+#[test]
+fn a_process_of_the_same_name_and_id_gets_a_file_of_its_own() {
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    let make = || {
+        let identity = RunIdentity::new("again");
+        phasescope::builder().identity(identity).ring_in(folder.path()).build().1
+    };
+    let (first, second) = (make(), make());
+    assert_eq!(second.problems(), Vec::<String>::new());
+    assert_ne!(first.ring_path(), second.ring_path());
+    let name = second.ring_path().and_then(Path::file_name).unwrap_or_default();
+    assert!(name.to_string_lossy().ends_with("-2.ring"), "{name:?}");
+}

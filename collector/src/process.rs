@@ -14,7 +14,7 @@ pub(crate) struct Process {
     /// The phases that had begun and not ended, the outermost first.
     open: Vec<Moment>,
     last_finished: Option<Moment>,
-    /// Phases that were overwritten.
+    /// Records, one a phase and device, that were overwritten.
     overwritten: u64,
     /// Lines that were written in part.
     damaged: u64,
@@ -72,7 +72,7 @@ impl Process {
         }
         if self.overwritten > 0 {
             lines.push(format!(
-                "{} phases between the first and the last ones are not kept",
+                "{} records between the first and the last ones are not kept",
                 self.overwritten
             ));
         }

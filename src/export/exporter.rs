@@ -71,10 +71,14 @@ pub(crate) struct CountedSpans {
     pub(crate) to: Spans,
     pub(crate) counts: Arc<Counts>,
     pub(crate) once: Once,
+    pub(crate) muted: Arc<AtomicBool>,
 }
 
 impl SpanExporter for CountedSpans {
     async fn export(&self, mut batch: Vec<SpanData>) -> OTelSdkResult {
+        if self.muted.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let spans = batch.len() as u64;
         batch.iter_mut().for_each(mend);
         REJECTED.set(0);
@@ -155,10 +159,14 @@ pub(crate) struct CountedMetrics {
     pub(crate) to: Metrics,
     pub(crate) failed: Arc<AtomicU64>,
     pub(crate) once: Once,
+    pub(crate) muted: Arc<AtomicBool>,
 }
 
 impl PushMetricExporter for CountedMetrics {
     async fn export(&self, metrics: &ResourceMetrics) -> OTelSdkResult {
+        if self.muted.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let result = match &self.to {
             Metrics::Otlp(exporter) => exporter.export(metrics).await,
             Metrics::File(exporter) => exporter.export(metrics).await,

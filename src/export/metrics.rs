@@ -8,7 +8,7 @@ use super::counts::Counts;
 use crate::contract;
 use crate::counters::{CounterSource, Counters, DeviceName, host::HostMemory};
 use crate::diagnosis::Diagnosis;
-use crate::phase::{Phase, PhaseRecord, RecentSteps, RunIdentity};
+use crate::phase::{Phase, PhaseRecord, RunIdentity};
 
 /// Upper bounds of the buckets of a phase's duration, in seconds.
 const SECONDS: [f64; 13] =
@@ -43,7 +43,6 @@ struct State {
     /// A device's phases, in the order of [`Phase::ALL`].
     levels: Vec<[Levels; Phase::ALL.len()]>,
     steps: u64,
-    recent: RecentSteps,
 }
 
 /// What one phase left behind when it ended last, and its highest peak since the last collection.
@@ -90,7 +89,7 @@ impl Instruments {
             KeyValue::new(contract::RANK, i64::from(identity.rank)),
         ];
         let levels = vec![[Levels::default(); Phase::ALL.len()]; devices.len()];
-        let state = Mutex::new(State { levels, steps: 0, recent: RecentSteps::default() });
+        let state = Mutex::new(State { levels, steps: 0 });
         let board = Arc::new(Board { run, devices, state });
         phase_gauges(meter, &board);
         run_metrics(meter, &board, counts);
@@ -106,6 +105,11 @@ impl Instruments {
         Self { board, duration, phases }
     }
 
+    /// A step has ended, or begun where phases say their step themselves.
+    pub(crate) fn step(&self) {
+        self.board.state().steps += 1;
+    }
+
     /// A phase has ended: its records, the first device first.
     pub(crate) fn phase<'a>(&self, records: impl Iterator<Item = &'a PhaseRecord>) {
         let mut first = None;
@@ -116,12 +120,6 @@ impl Instruments {
             let levels = &mut levels[record.phase.index()];
             levels.end = record.end;
             levels.peak = levels.peak.max(record.peak_allocated);
-        }
-        if let Some(step) = first.and_then(|record| record.step)
-            && state.recent.get(step).is_none()
-        {
-            state.recent.push(step, ());
-            state.steps += 1;
         }
         drop(state);
         if let Some((record, seconds)) = first.and_then(|first| Some((first, first.host_seconds?)))
@@ -186,7 +184,7 @@ fn run_metrics(meter: &Meter, board: &Arc<Board>, counts: Option<Arc<Counts>>) {
     meter
         .u64_observable_counter(contract::STEPS)
         .with_unit("{step}")
-        .with_description("Training steps of which a phase has ended")
+        .with_description("Training steps so far")
         .with_callback(move |observer| observer.observe(steps.state().steps, &steps.run))
         .build();
     let process = board.clone();

@@ -1,6 +1,6 @@
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -46,9 +46,23 @@ pub(crate) struct Pipeline {
     metrics_failed: Arc<AtomicU64>,
     pub(crate) plan: Option<Arc<Plan>>,
     destination: String,
-    /// gRPC's thread. Taken when the pipeline ends.
-    runtime: Mutex<Option<Runtime>>,
     ended: AtomicBool,
+    /// Nothing is sent any more.
+    muted: Arc<AtomicBool>,
+    /// Last: the exporters need it to their end.
+    _grpc: Option<GrpcThread>,
+}
+
+/// The thread that gRPC runs on. A runtime that is simply dropped waits, and panics inside another.
+#[derive(Debug)]
+struct GrpcThread(Option<Runtime>);
+
+impl Drop for GrpcThread {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl Pipeline {
@@ -57,26 +71,37 @@ impl Pipeline {
         let resource = resource::resource(&export, identity);
         let (traces, metrics) = Signal::both(&export);
         let grpc = [&traces, &metrics].into_iter().flatten().any(Signal::is_grpc);
-        let runtime = if grpc { Some(runtime()?) } else { None };
+        let grpc = if grpc { Some(GrpcThread(Some(runtime()?))) } else { None };
         // Without a runtime around it tonic panics when it makes its channel.
-        let inside = runtime.as_ref().map(Runtime::enter);
+        let runtime = grpc.as_ref().and_then(|grpc| grpc.0.as_ref());
+        let inside = runtime.map(Runtime::enter);
+        let muted = Arc::new(AtomicBool::new(false));
         let counts = Arc::new(Counts::default());
         let metrics_failed = Arc::new(AtomicU64::new(0));
-        let plan = plan(&export);
+        let plan = plan(&export, &counts);
         let destination = match (&traces, &metrics) {
             (Some(signal), _) | (None, Some(signal)) => signal.name.clone(),
             (None, None) => return Err("expected an endpoint, found none".to_owned()),
         };
         let tracers = traces
-            .map(|signal| tracers(&signal, &export, &resource, &counts, plan.as_ref()))
+            .map(|signal| tracers(&signal, &export, &resource, &counts, plan.as_ref(), &muted))
             .transpose()?;
         let meters = metrics
-            .map(|signal| meters(&signal, &export, &resource, &metrics_failed))
+            .map(|signal| meters(&signal, &export, &resource, &metrics_failed, &muted))
             .transpose()?;
         drop(inside);
-        let runtime = Mutex::new(runtime);
         let ended = AtomicBool::new(false);
-        Ok(Self { tracers, meters, counts, metrics_failed, plan, destination, runtime, ended })
+        Ok(Self {
+            tracers,
+            meters,
+            counts,
+            metrics_failed,
+            plan,
+            destination,
+            ended,
+            muted,
+            _grpc: grpc,
+        })
     }
 
     pub(crate) fn tracer(&self) -> Option<SdkTracer> {
@@ -92,14 +117,19 @@ impl Pipeline {
         self.metrics_failed.load(Ordering::Relaxed)
     }
 
-    /// Exports what waits, and waits for it at most some seconds.
+    /// Exports what waits, and waits for it at most [`SHUTDOWN`].
     pub(crate) fn flush(&self) -> SpanCounts {
-        // Failures are counted and told by the exporters.
-        if let Some(tracers) = &self.tracers {
-            let _ = tracers.force_flush();
-        }
-        if let Some(meters) = &self.meters {
-            let _ = meters.force_flush();
+        let (tracers, meters) = (self.tracers.clone(), self.meters.clone());
+        let (done, wait) = mpsc::channel();
+        // The SDK waits for its meters without a bound.
+        let spawned = thread::Builder::new().name("phasescope-flush".to_owned()).spawn(move || {
+            // Failures are counted and told by the exporters; nobody may wait for the end any more.
+            let _ = tracers.map(|tracers| tracers.force_flush());
+            let _ = meters.map(|meters| meters.force_flush());
+            let _ = done.send(());
+        });
+        if spawned.is_ok() {
+            let _ = wait.recv_timeout(SHUTDOWN);
         }
         self.counts.snapshot()
     }
@@ -126,16 +156,12 @@ impl Pipeline {
         self.counts.close();
         let counts = self.counts.snapshot();
         self.tell(counts);
-        let runtime = self.runtime.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(runtime) = runtime {
-            // Dropping it would wait, and panic inside another runtime.
-            runtime.shutdown_background();
-        }
         counts
     }
 
     /// Ends without a word, for a pipeline that nothing goes through.
     pub(crate) fn abandon(&self) {
+        self.muted.store(true, Ordering::Release);
         self.ended.store(true, Ordering::Release);
     }
 
@@ -169,11 +195,11 @@ fn runtime() -> Result<Runtime, String> {
 }
 
 /// Which steps' spans are exported; `None` leaves it to the SDK's sampler.
-fn plan(export: &Export) -> Option<Arc<Plan>> {
+fn plan(export: &Export, counts: &Arc<Counts>) -> Option<Arc<Plan>> {
     let own = env::var_os("OTEL_TRACES_SAMPLER").is_some_and(|value| !value.is_empty());
     match export.sampling {
         None if own => None,
-        sampling => Some(Arc::new(Plan::new(sampling.unwrap_or_default()))),
+        sampling => Some(Arc::new(Plan::new(sampling.unwrap_or_default(), counts.clone()))),
     }
 }
 
@@ -183,10 +209,11 @@ fn tracers(
     resource: &Resource,
     counts: &Arc<Counts>,
     plan: Option<&Arc<Plan>>,
+    muted: &Arc<AtomicBool>,
 ) -> Result<SdkTracerProvider, String> {
     let once = Once::new("spans", &signal.name);
     let to = signal.spans(&export.headers)?;
-    let mut exporter = CountedSpans { to, counts: counts.clone(), once };
+    let mut exporter = CountedSpans { to, counts: counts.clone(), once, muted: muted.clone() };
     exporter.set_resource(resource);
     let queue = number("OTEL_BSP_MAX_QUEUE_SIZE").filter(|queue| *queue > 0);
     let queue = queue.unwrap_or(QUEUE).min(MAX_QUEUE);
@@ -214,10 +241,11 @@ fn meters(
     export: &Export,
     resource: &Resource,
     failed: &Arc<AtomicU64>,
+    muted: &Arc<AtomicBool>,
 ) -> Result<SdkMeterProvider, String> {
     let once = Once::new("metrics", &signal.name);
     let to = signal.metrics(&export.headers)?;
-    let exporter = CountedMetrics { to, failed: failed.clone(), once };
+    let exporter = CountedMetrics { to, failed: failed.clone(), once, muted: muted.clone() };
     // The reader reads its interval from OTEL_METRIC_EXPORT_INTERVAL itself.
     Ok(SdkMeterProvider::builder()
         .with_resource(resource.clone())

@@ -30,9 +30,12 @@ pub(crate) struct PhaseProcessor {
 /// The spans of the last steps that were left out.
 #[derive(Debug, Default)]
 struct Held {
+    /// Each with the turn in which it ended.
     spans: VecDeque<(u64, SpanData)>,
-    /// The highest step among them.
-    step: u64,
+    /// Steps so far, whatever their numbers: those may begin again.
+    turn: u64,
+    /// The number of the present step; `None` after its span has ended.
+    step: Option<u64>,
 }
 
 impl PhaseProcessor {
@@ -61,13 +64,20 @@ impl PhaseProcessor {
 
     fn hold(&self, plan: &Plan, span: SpanData) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = step(&span).unwrap_or(held.step);
-        held.step = held.step.max(step);
-        held.spans.push_back((step, span));
-        let oldest = held.step.saturating_sub(plan.sampling().around_change);
+        let step = step(&span);
+        if step.is_some() && step != held.step {
+            held.turn += 1;
+            held.step = step;
+        }
+        if step.is_some() && !has(&span, contract::PHASE) {
+            held.step = None;
+        }
+        let turn = held.turn;
+        held.spans.push_back((turn, span));
+        let oldest = turn.saturating_sub(plan.sampling().around_change);
         let mut left_out = 0;
         while held.spans.len() > MAX_HELD_SPANS
-            || held.spans.front().is_some_and(|(step, _)| *step < oldest)
+            || held.spans.front().is_some_and(|(turn, _)| *turn < oldest)
         {
             held.spans.pop_front();
             left_out += 1;

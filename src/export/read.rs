@@ -13,6 +13,10 @@ use super::spans::Processes;
 use crate::diagnosis::RunFacts;
 use crate::report::Series;
 
+/// The longest line that is read, 64 MiB: far beyond a batch of spans, and what a reader has the
+/// memory for.
+const MAX_LINE_BYTES: u64 = 64 << 20;
+
 /// What one process has exported.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -97,15 +101,16 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
     let file_end = MAX_FILE_BYTES + 1;
     let mut reader = BufReader::new(File::open(path).map_err(failed)?.take(file_end));
     let mut processes = Processes::default();
-    let mut text = String::new();
+    let mut text = Vec::new();
     let mut read = 0;
     for line in 1.. {
         text.clear();
-        let length = reader.read_line(&mut text).map_err(failed)?;
+        let most = MAX_LINE_BYTES + 1;
+        let length = (&mut reader).take(most).read_until(b'\n', &mut text).map_err(failed)? as u64;
         if length == 0 {
             break;
         }
-        read += length as u64;
+        read += length;
         let wrong = |expected: &str, found: String| ReadError::Line {
             file: file.clone(),
             line,
@@ -115,7 +120,10 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
         if read > MAX_FILE_BYTES {
             return Err(wrong(&format!("at most {MAX_FILE_BYTES} bytes"), "more".to_owned()));
         }
-        if text.trim().is_empty() {
+        if length > MAX_LINE_BYTES {
+            return Err(wrong(&format!("at most {MAX_LINE_BYTES} bytes"), "more".to_owned()));
+        }
+        if text.trim_ascii().is_empty() {
             continue;
         }
         match spans(&text) {
@@ -123,7 +131,7 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
                 processes.add(&request).map_err(|(expected, found)| wrong(&expected, found))?
             }
             // The process ended while it wrote.
-            Err(_) if !text.ends_with('\n') && processes.spans() > 0 => break,
+            Err(_) if !text.ends_with(b"\n") && processes.spans() > 0 => break,
             Err(found) => return Err(wrong("a request of OTLP/JSON", found)),
         }
     }
@@ -132,10 +140,10 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
     if found.is_empty() { Err(ReadError::NoPhases { file, spans }) } else { Ok(found) }
 }
 
-fn spans(text: &str) -> Result<ExportTraceServiceRequest, String> {
-    let signals: Signals = serde_json::from_str(text).map_err(|error| error.to_string())?;
+fn spans(text: &[u8]) -> Result<ExportTraceServiceRequest, String> {
+    let signals: Signals = serde_json::from_slice(text).map_err(|error| error.to_string())?;
     if signals.resource_spans.is_some() {
-        return serde_json::from_str(text).map_err(|error| error.to_string());
+        return serde_json::from_slice(text).map_err(|error| error.to_string());
     }
     let other = [signals.resource_metrics, signals.resource_logs, signals.resource_profiles];
     if other.iter().any(Option::is_some) {

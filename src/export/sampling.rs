@@ -1,10 +1,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use opentelemetry::trace::{Link, SpanContext, SpanKind, TraceContextExt, TraceId};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SamplingDecision, SamplingResult, ShouldSample};
 
+use super::counts::Counts;
 use crate::contract;
 use crate::phase::RecentSteps;
 
@@ -28,8 +29,8 @@ use crate::phase::RecentSteps;
 pub struct Sampling {
     /// So many steps at the start. Default 100.
     pub first: u64,
-    /// Then every so-many-th, by the step's number; 0 for none. Default 100, which is some hundred
-    /// thousand spans in ten days of ten steps a second.
+    /// Then every so-many-th, counted from the first; 0 for none. Default 100, which is some hundred
+    /// thousand steps in ten days of ten steps a second.
     pub every: u64,
     /// So many steps before and after a change of verdict, at most [`MAX_HELD_SPANS`] spans before
     /// it. Default 4.
@@ -41,6 +42,11 @@ impl Sampling {
     #[must_use]
     pub fn all() -> Self {
         Self { every: 1, ..Self::default() }
+    }
+
+    /// Whether number `place`, counted from 0, is exported.
+    fn keeps(self, place: u64) -> bool {
+        place < self.first || (self.every > 0 && place.is_multiple_of(self.every))
     }
 }
 
@@ -68,6 +74,7 @@ const OUTSIDE: &str = "outside";
 #[derive(Debug)]
 pub(crate) struct Plan {
     sampling: Sampling,
+    counts: Arc<Counts>,
     state: Mutex<State>,
     changed: AtomicBool,
 }
@@ -78,13 +85,14 @@ struct State {
     changes: u64,
     /// Steps that are still to be exported because the verdict changed.
     after: u64,
+    /// Of phases that say their step themselves: the phases of one step go together.
     decisions: RecentSteps<bool>,
     names: Vec<(Box<str>, u64)>,
 }
 
 impl Plan {
-    pub(crate) fn new(sampling: Sampling) -> Self {
-        Self { sampling, state: Mutex::default(), changed: AtomicBool::new(false) }
+    pub(crate) fn new(sampling: Sampling, counts: Arc<Counts>) -> Self {
+        Self { sampling, counts, state: Mutex::default(), changed: AtomicBool::new(false) }
     }
 
     pub(crate) fn sampling(&self) -> Sampling {
@@ -112,18 +120,22 @@ impl Plan {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn step(&self, step: u64) -> bool {
-        let mut state = self.state();
-        if let Some(keep) = state.decisions.get(step) {
-            return keep;
-        }
-        let keep = state.seen < self.sampling.first
-            || state.after > 0
-            || (self.sampling.every > 0 && step.is_multiple_of(self.sampling.every));
+    /// A step begins, whatever its number: numbers may begin again.
+    fn step(&self, state: &mut State) -> bool {
+        let keep = self.sampling.keeps(state.seen) || state.after > 0;
         state.seen += 1;
         state.after = state.after.saturating_sub(1);
-        state.decisions.push(step, keep);
         keep
+    }
+
+    /// A phase says that it belongs to a step.
+    fn phase_of(&self, step: u64) -> bool {
+        let mut state = self.state();
+        state.decisions.get(step).unwrap_or_else(|| {
+            let keep = self.step(&mut state);
+            state.decisions.push(step, keep);
+            keep
+        })
     }
 
     fn outside(&self, name: &str) -> bool {
@@ -140,14 +152,13 @@ impl Plan {
         let count = &mut state.names[place].1;
         let place = *count;
         *count += 1;
-        place < self.sampling.first
-            || (self.sampling.every > 0 && place.is_multiple_of(self.sampling.every))
+        self.sampling.keeps(place)
     }
 }
 
 /// The sampler of a run.
 #[derive(Clone, Debug)]
-pub(crate) struct StepSampler(pub(crate) std::sync::Arc<Plan>);
+pub(crate) struct StepSampler(pub(crate) Arc<Plan>);
 
 impl ShouldSample for StepSampler {
     fn should_sample(
@@ -163,13 +174,17 @@ impl ShouldSample for StepSampler {
         let parent = parent.filter(SpanContext::is_valid);
         let state = parent.as_ref().map(|parent| parent.trace_state().clone()).unwrap_or_default();
         let in_step = parent.is_some() && state.get(STATE_KEY) != Some(OUTSIDE);
-        let step = attributes.iter().find(|pair| pair.key.as_str() == contract::STEP);
+        let find = |key: &str| attributes.iter().find(|pair| pair.key.as_str() == key);
+        let step = find(contract::STEP);
         let step = step.and_then(|pair| u64::try_from(contract::integer(&pair.value)?).ok());
         let unmarked = || state.delete(STATE_KEY).unwrap_or_default();
         let (keep, trace_state) = match step {
-            Some(step) => (self.0.step(step), unmarked()),
-            None if in_step => (parent.is_some_and(|parent| parent.is_sampled()), state),
-            None => {
+            Some(_) if find(contract::PHASE).is_none() => {
+                (self.0.step(&mut self.0.state()), unmarked())
+            }
+            Some(step) if !in_step => (self.0.phase_of(step), unmarked()),
+            _ if in_step => (parent.is_some_and(|parent| parent.is_sampled()), state),
+            _ => {
                 let keep = self.0.outside(name);
                 (keep, state.insert(STATE_KEY, OUTSIDE).unwrap_or_default())
             }
@@ -178,7 +193,10 @@ impl ShouldSample for StepSampler {
         let decision = match (keep, step.is_some() || in_step) {
             (true, _) => SamplingDecision::RecordAndSample,
             (false, true) if self.0.sampling.around_change > 0 => SamplingDecision::RecordOnly,
-            (false, _) => SamplingDecision::Drop,
+            (false, _) => {
+                self.0.counts.unsampled(1);
+                SamplingDecision::Drop
+            }
         };
         SamplingResult { decision, attributes: Vec::new(), trace_state }
     }

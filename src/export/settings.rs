@@ -1,3 +1,4 @@
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -51,7 +52,6 @@ pub struct Export {
     pub(super) sampling: Option<Sampling>,
 }
 
-#[derive(Debug)]
 pub(super) enum Target {
     /// One endpoint for both signals.
     Endpoint {
@@ -64,6 +64,16 @@ pub(super) enum Target {
         path: PathBuf,
         lines: Arc<Lines>,
     },
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Endpoint { url, protocol } => write!(f, "{} by {protocol:?}", shown(url)),
+            Self::Environment(_) => f.write_str("where the environment says"),
+            Self::File { path, .. } => write!(f, "{}", path.display()),
+        }
+    }
 }
 
 impl Export {
@@ -126,7 +136,8 @@ impl Export {
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, ExportError> {
         let refused = |part| ExportError::Header { name: name.to_owned(), part };
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused("name"))?;
-        let value = HeaderValue::from_str(value).map_err(|_| refused("value"))?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| refused("value"))?;
+        value.set_sensitive(true);
         value.to_str().map_err(|_| refused("value"))?;
         self.headers.insert(key, value);
         Ok(self)
@@ -173,7 +184,19 @@ pub(super) fn check_endpoint(
         return Ok(());
     }
     let port = if protocol == Protocol::Grpc { 4317 } else { 4318 };
-    Err(ExportError::Endpoint { place: place.to_owned(), port, found: url.to_owned() })
+    Err(ExportError::Endpoint { place: place.to_owned(), port, found: shown(url) })
+}
+
+/// An address for people: without user, password and query, which may hold secrets.
+pub(super) fn shown(address: &str) -> String {
+    let address = address.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = match address.split_once("://") {
+        Some((scheme, rest)) => (format!("{scheme}://"), rest),
+        None => (String::new(), address),
+    };
+    // A password may hold anything: what stands before the last @ is left out.
+    let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+    format!("{scheme}{host}")
 }
 
 /// A setting of the export that cannot be.

@@ -4,21 +4,23 @@ use std::sync::Arc;
 use http::HeaderMap;
 use opentelemetry_otlp::tonic_types::metadata::MetadataMap;
 use opentelemetry_otlp::{
-    MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig, WithTonicConfig,
+    ExporterBuildError, MetricExporter, SpanExporter, WithExportConfig, WithHttpConfig,
+    WithTonicConfig,
 };
-use url::Url;
 
 use super::environment;
 use super::exporter::{Metrics, Spans};
 use super::file::{FileMetrics, FileSpans, Lines};
-use super::settings::Target;
+use super::settings::{Target, shown};
 use super::{Export, Protocol};
 
 /// Where one signal goes.
 #[derive(Debug)]
 pub(super) struct Signal {
-    /// For people, without a password.
+    /// For people, without secrets.
     pub(super) name: String,
+    /// As it was given.
+    address: String,
     route: Route,
 }
 
@@ -36,7 +38,8 @@ impl Signal {
         match &export.target {
             Target::Endpoint { url, protocol } => {
                 let signal = |path: &str| Self {
-                    name: without_password(url),
+                    name: shown(url),
+                    address: url.clone(),
                     route: match protocol {
                         Protocol::Grpc => Route::Grpc(Some(url.clone())),
                         Protocol::HttpProtobuf => {
@@ -48,7 +51,8 @@ impl Signal {
             }
             Target::Environment(environment) => {
                 let signal = |signal: &environment::Signal| Self {
-                    name: without_password(&signal.endpoint),
+                    name: shown(&signal.endpoint),
+                    address: signal.endpoint.clone(),
                     route: match signal.protocol {
                         Protocol::Grpc => Route::Grpc(None),
                         Protocol::HttpProtobuf => Route::Http(None),
@@ -57,8 +61,11 @@ impl Signal {
                 (environment.traces.as_ref().map(signal), environment.metrics.as_ref().map(signal))
             }
             Target::File { path, lines } => {
-                let signal =
-                    || Self { name: path.display().to_string(), route: Route::File(lines.clone()) };
+                let signal = || Self {
+                    name: path.display().to_string(),
+                    address: String::new(),
+                    route: Route::File(lines.clone()),
+                };
                 (Some(signal()), Some(signal()))
             }
         }
@@ -66,6 +73,12 @@ impl Signal {
 
     pub(super) fn is_grpc(&self) -> bool {
         matches!(self.route, Route::Grpc(_))
+    }
+
+    /// What the exporter says against its settings, without the secrets of the address.
+    fn told(&self, error: &ExporterBuildError) -> String {
+        let told = error.to_string();
+        if self.address.is_empty() { told } else { told.replace(&self.address, &self.name) }
     }
 
     /// The exporter of spans. gRPC's must be made inside a runtime.
@@ -86,7 +99,7 @@ impl Signal {
                 addressed(builder, url).build()
             }
         };
-        exporter.map(|exporter| Spans::Otlp(exporter.into())).map_err(|error| error.to_string())
+        exporter.map(|exporter| Spans::Otlp(exporter.into())).map_err(|error| self.told(&error))
     }
 
     /// The exporter of metrics. gRPC's must be made inside a runtime.
@@ -107,7 +120,7 @@ impl Signal {
                 addressed(builder, url).build()
             }
         };
-        exporter.map(|exporter| Metrics::Otlp(exporter.into())).map_err(|error| error.to_string())
+        exporter.map(|exporter| Metrics::Otlp(exporter.into())).map_err(|error| self.told(&error))
     }
 }
 
@@ -122,14 +135,4 @@ fn addressed<B: WithExportConfig>(builder: B, url: &Option<String>) -> B {
 fn words(headers: &HeaderMap) -> HashMap<String, String> {
     let word = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
     headers.iter().filter_map(|(name, value)| Some((name.to_string(), word(value)?))).collect()
-}
-
-/// An address may carry a password, which is nothing for a log.
-fn without_password(address: &str) -> String {
-    let Ok(mut url) = Url::parse(address) else { return address.to_owned() };
-    // Of an address with a host the password can be taken away.
-    if url.password().is_none() || url.set_password(None).is_err() {
-        return address.to_owned();
-    }
-    url.to_string()
 }

@@ -72,8 +72,9 @@ impl Shared {
         if let Some(instruments) = self.exports.instruments.get() {
             instruments.phase(records.iter().map(|(_, record)| record));
         }
-        // A phase that says its step itself stands in no step's span: nothing else ends the step.
-        if phase.own_step && phase.depth == 0 && self.judge().begins(phase.step) {
+        // Where no step's span is around, the next step's first phase ends the step.
+        if phase.steps_alone && self.judge().begins(phase.step) {
+            self.recorder().flush();
             self.end_step();
         }
     }
@@ -85,6 +86,9 @@ impl Shared {
     }
 
     fn end_step(&self) -> Judged {
+        if let Some(instruments) = self.exports.instruments.get() {
+            instruments.step();
+        }
         let judged = self.judge().end_step(&self.recorder());
         if let (Some(plan), Some(_)) = (&self.exports.plan, &judged.change) {
             plan.verdict_changed();
@@ -116,10 +120,13 @@ impl Guard {
         self.shared.tell(problem);
     }
 
-    /// Nothing has come through the layer and nothing will: the export ends without a word.
+    /// Nothing has come through the layer and nothing will: the export ends without a word, and the ring file goes.
     pub(super) fn abandon(&self) {
         if let Some(pipeline) = &self.held.pipeline {
             pipeline.abandon();
+        }
+        if let Some(ring) = &self.shared.ring {
+            ring.remove();
         }
     }
 
@@ -135,7 +142,7 @@ impl Guard {
         self.held.pipeline.as_ref().map_or(0, Pipeline::metrics_failed)
     }
 
-    /// Exports what waits now, and waits for it, some seconds at most. Not for a training loop: there
+    /// Exports what waits now, and waits for it, five seconds at most. Not for a training loop: there
     /// the export goes on by itself.
     pub fn flush(&self) -> Option<SpanCounts> {
         self.held.pipeline.as_ref().map(Pipeline::flush)

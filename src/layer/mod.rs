@@ -155,15 +155,21 @@ where
         if phase.entered > 1 {
             return;
         }
+        let mut edges = std::mem::take(&mut phase.edges);
+        let (step, kind, depth) = (phase.step, phase.phase, phase.depth);
+        // A source that writes to the log comes back to this span: it must not be locked.
+        drop(extensions);
         #[cfg(feature = "otlp")]
         self.shared.exports.otel.find_dispatch();
-        let first = phase.edges.is_empty();
-        self.shared.devices.open(id.into_u64(), first, phase.depth == 0, &mut phase.edges);
-        if let (Some(ring), true, Some(edges)) = (&self.shared.ring, first, phase.edges.first()) {
-            let what = (phase.step, phase.phase, span.name(), phase.depth);
-            ring.open(id.into_u64(), what, edges.start);
+        let first = edges.is_empty();
+        self.shared.devices.open(id.into_u64(), first, depth == 0, &mut edges);
+        if let (Some(ring), true, Some(edges)) = (&self.shared.ring, first, edges.first()) {
+            ring.open(id.into_u64(), (step, kind, span.name(), depth), edges.start);
         }
-        phase.since = Some(Instant::now());
+        if let Some(phase) = span.extensions_mut().get_mut::<PhaseSpan>() {
+            phase.edges = edges;
+            phase.since = Some(Instant::now());
+        }
     }
 
     fn on_exit(&self, id: &Id, ctx: Context<'_, S>) {
@@ -177,7 +183,14 @@ where
         if let Some(since) = phase.since.take() {
             phase.host_seconds += since.elapsed().as_secs_f64();
         }
-        self.shared.devices.close(id.into_u64(), phase.depth == 0, &mut phase.edges);
+        let mut edges = std::mem::take(&mut phase.edges);
+        let outer = phase.depth == 0;
+        // As in `on_enter`.
+        drop(extensions);
+        self.shared.devices.close(id.into_u64(), outer, &mut edges);
+        let mut extensions = span.extensions_mut();
+        let Some(phase) = extensions.get_mut::<PhaseSpan>() else { return };
+        phase.edges = edges;
         phase.order = EXITS.fetch_add(1, Ordering::Relaxed);
         if std::thread::panicking() && phase.outcome == Outcome::Completed {
             phase.outcome = panics::outcome();

@@ -11,9 +11,9 @@ use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
 use tracing::span::Id;
 use tracing::subscriber::NoSubscriber;
-use tracing::{Dispatch, Event, Subscriber};
+use tracing::{Dispatch, Event, Level, Metadata, Subscriber};
 use tracing_subscriber::Layer;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::FilterFn;
 use tracing_subscriber::registry::LookupSpan;
 
 use super::span::PhaseSpan;
@@ -205,8 +205,29 @@ pub(super) fn note_rejected(event: &Event<'_>) {
 }
 
 /// Crates that export runs on: their own spans and events must not be exported.
-const TRANSPORT: [&str; 7] =
-    ["opentelemetry", "tonic", "h2", "hyper", "reqwest", "rustls", "tower"];
+const TRANSPORT: [&str; 14] = [
+    "h2",
+    "hyper",
+    "hyper_rustls",
+    "hyper_util",
+    "opentelemetry",
+    "opentelemetry-http",
+    "opentelemetry-otlp",
+    "opentelemetry_sdk",
+    "reqwest",
+    "rustls",
+    "tonic",
+    "tower",
+    "tower_http",
+    "tracing-opentelemetry",
+];
+
+/// Whether a span or an event comes from what the export runs on, whatever a program's crate is
+/// called that begins like one of those.
+fn is_transport(metadata: &Metadata<'_>) -> bool {
+    let name = metadata.target().split("::").next().unwrap_or_default();
+    TRANSPORT.contains(&name)
+}
 
 /// The OpenTelemetry layer of phasescope's own export: spans and events of level INFO and above,
 /// without location, thread and busy time, which are a third of a span's cost.
@@ -214,8 +235,9 @@ pub(super) fn layer<S>(tracer: SdkTracer) -> impl Layer<S> + Send + Sync + use<S
 where
     S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
 {
-    let off = TRANSPORT.map(|target| (target, LevelFilter::OFF));
-    let filter = Targets::new().with_default(LevelFilter::INFO).with_targets(off);
+    let filter =
+        FilterFn::new(|metadata| *metadata.level() <= Level::INFO && !is_transport(metadata))
+            .with_max_level_hint(LevelFilter::INFO);
     tracing_opentelemetry::layer()
         .with_tracer(tracer)
         .with_location(false)

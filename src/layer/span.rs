@@ -67,6 +67,9 @@ pub(super) struct PhaseSpan {
     /// Whether the program has set the step on this very span.
     #[cfg(feature = "otlp")]
     pub(super) own_step: bool,
+    /// Whether it does so without a step or another such phase around it.
+    #[cfg(feature = "otlp")]
+    pub(super) steps_alone: bool,
     pub(super) depth: u32,
     pub(super) input_elements: Option<u64>,
     pub(super) optimizer_stepped: Option<bool>,
@@ -90,6 +93,8 @@ impl PhaseSpan {
             step: fields.step.or(step),
             #[cfg(feature = "otlp")]
             own_step: fields.step.is_some(),
+            #[cfg(feature = "otlp")]
+            steps_alone: fields.step.is_some() && step.is_none(),
             depth,
             input_elements: fields.input_elements,
             optimizer_stepped: fields.optimizer_stepped,

@@ -30,17 +30,16 @@ pub(super) struct Judge {
     verdict: Option<Verdict>,
     /// Steps that have ended.
     steps: u64,
-    /// The last steps of phases that say their step themselves, and whether there was one.
+    /// The last steps of phases that say their step themselves.
     recent: RecentSteps,
-    begun: bool,
 }
 
 impl Judge {
-    /// Whether `step` is the first record of a step, after another one.
+    /// Whether a phase that says its step itself begins a new one.
     pub(super) fn begins(&mut self, step: Option<u64>) -> bool {
         let Some(step) = step.filter(|step| self.recent.get(*step).is_none()) else { return false };
         self.recent.push(step, ());
-        std::mem::replace(&mut self.begun, true)
+        true
     }
 
     /// A step has ended: what does the engine say?

@@ -1,4 +1,5 @@
-use std::fs;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use super::slots::{
@@ -27,7 +28,7 @@ pub struct Ring {
     pub open: Vec<OpenPhase>,
     /// Every device's kept phases and what the engine says of them.
     pub series: Vec<Series>,
-    /// Phases between the first and the last ones that were overwritten.
+    /// Records, one a phase and device, between the first and the last ones that were overwritten.
     pub overwritten: u64,
     /// Lines that were written in part.
     pub damaged: u64,
@@ -105,11 +106,16 @@ pub fn read(path: &Path) -> Result<Ring, RingError> {
         |error: std::io::Error| RingError::File { file: name.clone(), reason: error.to_string() };
     let wrong =
         |expected: String, found: String| RingError::Format { file: name.clone(), expected, found };
-    let size = fs::metadata(path).map_err(failed)?.len();
-    if size != RING_BYTES as u64 {
-        return Err(wrong(format!("a ring file of {RING_BYTES} bytes"), format!("{size} bytes")));
+    let mut bytes = Vec::with_capacity(RING_BYTES);
+    let most = RING_BYTES as u64 + 1;
+    File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes)).map_err(failed)?;
+    if bytes.len() != RING_BYTES {
+        let found = match bytes.len() {
+            size if size > RING_BYTES => "more".to_owned(),
+            size => format!("{size} bytes"),
+        };
+        return Err(wrong(format!("a ring file of {RING_BYTES} bytes"), found));
     }
-    let bytes = fs::read(path).map_err(failed)?;
     let lines: Vec<&[u8]> = bytes.chunks_exact(SLOT).collect();
     let run = lines[..RUN_SLOTS].iter().filter_map(|line| match decode::<RunLine>(line) {
         Line::Object(run) => Some(run),

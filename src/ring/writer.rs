@@ -1,5 +1,5 @@
-use std::fs::File;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,8 @@ use crate::counters::{Counters, DeviceName};
 use crate::diagnosis::RunFacts;
 use crate::phase::{Outcome, Phase, PhaseRecord, RunIdentity};
 
+/// Files of one run, rank and process id in a folder; after so many restarts the ring is refused.
+const MAX_FILES: u32 = 1000;
 /// Characters of a message that is too long for a line.
 const SHORT_MESSAGE: usize = 120;
 
@@ -36,7 +38,8 @@ struct State {
 }
 
 impl RingWriter {
-    /// Makes a new file in a folder, named after run, rank and process.
+    /// Makes a new file in a folder, named after run, rank and process; a number behind them tells it
+    /// from the file of an earlier process, since in containers processes have the same id.
     pub(crate) fn create<'a>(
         folder: &Path,
         identity: &RunIdentity,
@@ -44,8 +47,22 @@ impl RingWriter {
     ) -> io::Result<Self> {
         let run_id: String = identity.run_id.chars().map(plain).collect();
         let pid = std::process::id();
-        let path = folder.join(format!("{run_id}-rank{}-{pid}.ring", identity.rank));
-        let file = File::create_new(&path)?;
+        let name = format!("{run_id}-rank{}-{pid}", identity.rank);
+        let (path, file) = new_file(folder, &name)?;
+        let made = Self::fill(path.clone(), file, identity, devices);
+        if made.is_err() {
+            // A file that is no ring is of no use to anybody; that it stays is no further error.
+            let _ = fs::remove_file(&path);
+        }
+        made
+    }
+
+    fn fill<'a>(
+        path: PathBuf,
+        file: File,
+        identity: &RunIdentity,
+        devices: impl Iterator<Item = &'a DeviceName>,
+    ) -> io::Result<Self> {
         // Every block is written now: a disk that is full says so here, not in training.
         let mut blank = [b' '; SLOT];
         blank[..BLANK.len()].copy_from_slice(BLANK);
@@ -57,7 +74,7 @@ impl RingWriter {
             run_id: identity.run_id.clone(),
             rank: identity.rank,
             world_size: identity.world_size,
-            pid,
+            pid: std::process::id(),
             devices: devices.map(ToString::to_string).collect(),
             facts: RunFacts::default(),
             ended: false,
@@ -67,6 +84,13 @@ impl RingWriter {
         let ring = Self { path, state: Mutex::new(state) };
         ring.state().write_run()?;
         Ok(ring)
+    }
+
+    /// Nothing has been written and nothing will be: the file goes.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn remove(&self) {
+        self.state().store = None;
+        let _ = fs::remove_file(&self.path);
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -179,6 +203,21 @@ fn record_line(
         };
         encode(&RecordLine { number, sequence, device, record })
     })
+}
+
+/// A file that was not there: `name.ring`, else `name-2.ring` and so on.
+fn new_file(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
+    let mut path = folder.join(format!("{name}.ring"));
+    let mut next = 2;
+    loop {
+        match File::create_new(&path) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && next <= MAX_FILES => {
+                path = folder.join(format!("{name}-{next}.ring"));
+                next += 1;
+            }
+            made => return made.map(|file| (path, file)),
+        }
+    }
 }
 
 /// A character of a run id, as a file's name may have it.
