@@ -11,4 +11,4 @@ pub use collector::Collector;
 pub use faulty::{Behaviour, Faulty};
 pub use jaeger::{Jaeger, Span};
 pub use program::{Done, Program, example, train};
-pub use server::free_port;
+pub use server::DOWN;

@@ -88,15 +88,21 @@ fn each_signal_goes_to_its_own_endpoint_with_headers_compression_and_resource() 
 }
 
 #[test]
-fn a_password_in_an_endpoint_is_not_told() {
+fn secrets_in_an_endpoint_are_not_told() {
     let endpoint = Faulty::start(Behaviour::Refuse);
-    let address = endpoint.http.replace("http://", "http://me:secret@");
+    let address = endpoint.http.replace("http://", "http://secret:secret@") + "?key=secret";
     let done = told(train().env("OTEL_EXPORTER_OTLP_ENDPOINT", &address));
-    assert!(
-        done.err.contains("http://me@127.0.0.1") && !done.err.contains("secret"),
-        "{}",
-        done.err
-    );
+    assert!(done.err.contains(&endpoint.http) && !done.err.contains("secret"), "{}", done.err);
+    // Refused by us, and by the exporter itself.
+    for (protocol, address) in [
+        ("grpc", "ftp://secret:secret@host"),
+        ("grpc", "http://secret:secret@k\u{f6}ln:4317"),
+        ("http/protobuf", "secret:secret@host:4318"),
+    ] {
+        let program = train().env("OTEL_EXPORTER_OTLP_ENDPOINT", address);
+        let done = told(program.env("OTEL_EXPORTER_OTLP_PROTOCOL", protocol));
+        assert!(!done.err.is_empty() && !done.err.contains("secret"), "{}", done.err);
+    }
 }
 
 #[test]

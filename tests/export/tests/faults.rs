@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use phasescope_export_tests::{Behaviour, Done, Faulty, Jaeger, Program, free_port, train};
+use phasescope_export_tests::{Behaviour, DOWN, Done, Faulty, Jaeger, Program, train};
 
 /// Spans of a run: the model, and five a step.
 const fn spans(steps: u64) -> u64 {
@@ -40,8 +40,7 @@ fn short(protocol: &str, endpoint: &str) -> Program {
 #[test]
 fn an_endpoint_that_is_down_costs_the_spans_and_a_line_each() {
     for protocol in ["grpc", "http/protobuf"] {
-        let endpoint = format!("http://127.0.0.1:{}", free_port());
-        let done = short(protocol, &endpoint).run();
+        let done = short(protocol, DOWN).run();
         assert_eq!(done.status, Some(0), "{}", done.err);
         assert_eq!(counts(&done), [0, spans(40), 0], "{protocol}: {}", done.err);
         each_told_once(&done);
@@ -134,8 +133,7 @@ fn an_endpoint_that_is_killed_midway_has_what_was_exported_until_then() {
 
 #[test]
 fn a_standard_error_that_nobody_reads_is_no_reason_to_fail() {
-    let endpoint = format!("http://127.0.0.1:{}", free_port());
-    let mut program = short("http/protobuf", &endpoint);
+    let mut program = short("http/protobuf", DOWN);
     let child = program.command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|error| panic!("{error}"));
     drop(child.stderr.take());
