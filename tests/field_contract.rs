@@ -142,6 +142,7 @@ fn collect(attributes: &Value, into: &mut Attributes) {
             Some("doubleValue") => "double",
             Some("boolValue") => "boolean",
             Some("stringValue") => "string",
+            Some("arrayValue") => "strings",
             other => panic!("{}: an unexpected type {other:?}", pair["key"]),
         };
         let key = text_of(&pair["key"]);

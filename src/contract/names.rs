@@ -22,12 +22,18 @@ pub(crate) const ERROR_TYPE: &str = "error.type";
 pub(crate) const VERDICT_CODE: &str = "phasescope.verdict.code";
 pub(crate) const VERDICT_SEVERITY: &str = "phasescope.verdict.severity";
 
-/// The event of a changed verdict and its attributes.
-pub(crate) const VERDICT_CHANGED: &str = "phasescope.verdict_changed";
+/// The event of a changed verdict.
+pub const VERDICT_CHANGED: &str = "phasescope.verdict_changed";
+/// The attributes of a finding.
 pub(crate) const FINDING_CODE: &str = "phasescope.finding.code";
 pub(crate) const FINDING_SEVERITY: &str = "phasescope.finding.severity";
 pub(crate) const FINDING_TITLE: &str = "phasescope.finding.title";
+pub(crate) const FINDING_LABEL: &str = "phasescope.finding.label";
+pub(crate) const FINDING_CONFIDENCE: &str = "phasescope.finding.confidence";
 pub(crate) const FINDING_HELD: &str = "phasescope.finding.held";
+pub(crate) const FINDING_EVIDENCE: &str = "phasescope.finding.evidence";
+pub(crate) const FINDING_RESPONSES: &str = "phasescope.finding.responses";
+pub(crate) const FINDING_REJECTED: &str = "phasescope.finding.rejected";
 
 /// Values of `error.type`.
 pub(crate) const ERROR: &str = "error";
@@ -53,6 +59,8 @@ pub(crate) const GPU_USAGE: &str = "hw.gpu.memory.usage";
 pub(crate) const GPU_LIMIT: &str = "hw.gpu.memory.limit";
 pub(crate) const PROCESS_MEMORY: &str = "process.memory.usage";
 
+/// Resource attribute of traces: the instances of `phasescope serve` that they went through.
+pub const COLLECTOR_PATH: &str = "phasescope.collector.path";
 /// Resource attributes.
 pub(crate) const SERVICE_NAME: &str = "service.name";
 pub(crate) const SERVICE_INSTANCE_ID: &str = "service.instance.id";

@@ -236,6 +236,7 @@ impl Diagnoser {
             budget: profile.budget(),
             gaps: profile.gaps(),
             insufficient: Vec::new(),
+            steps_to_out_of_memory: causes::steps_left(&profile),
         };
         for (code, rule) in causes::ALL {
             if !self.policy.is_off(code) {
@@ -244,6 +245,14 @@ impl Diagnoser {
         }
         causes::order(&mut diagnosis.findings);
         diagnosis
+    }
+
+    /// What would be said if the step that is open were the last; the engine goes on as before.
+    #[must_use]
+    pub fn finished(&self) -> Diagnosis {
+        let mut ended = self.clone();
+        ended.finish();
+        ended.diagnosis()
     }
 
     /// The step that is not finished yet.

@@ -12,6 +12,7 @@ mod growth;
 mod policy;
 mod profile;
 mod step;
+mod verdict;
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,7 @@ pub use finding::{
     RunnerUp, Severity,
 };
 pub use policy::Policy;
+pub use verdict::{Judge, Verdict};
 
 /// What the engine says of one device of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +38,10 @@ pub struct Diagnosis {
     pub gaps: Gaps,
     /// The rules that could not decide.
     pub insufficient: Vec<Insufficient>,
+    /// Steps until the device is full at the measured growth; `None` where nothing grows or the
+    /// device's size is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps_to_out_of_memory: Option<u64>,
 }
 
 impl Diagnosis {

@@ -128,7 +128,7 @@ pub fn read(path: &Path) -> Result<Vec<ProcessSeries>, ReadError> {
         }
         match spans(&text) {
             Ok(request) => {
-                processes.add(&request).map_err(|(expected, found)| wrong(&expected, found))?
+                processes.add(&request).map_err(|error| wrong(&error.expected, error.found))?
             }
             // The process ended while it wrote.
             Err(_) if !text.ends_with(b"\n") && processes.spans() > 0 => break,

@@ -1,26 +1,22 @@
 //! From spans back to the records that they were made of.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-use opentelemetry::Key;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::trace::v1::Span;
 
 use super::ProcessSeries;
-use crate::contract::{self, DeviceKeys, EdgeKeys, MAX_DEVICES};
-use crate::counters::{Counters, DeviceName};
+use crate::contract::{AbsurdNumber, Origin, Scalar, SpanHead, SpanRead, SpanReader};
+use crate::counters::DeviceName;
 use crate::diagnosis::{Diagnoser, Policy, RunFacts};
-use crate::phase::{MAX_BYTES, OutOfMemory, Outcome, Phase, PhaseRecord};
+use crate::phase::PhaseRecord;
 use crate::report::Series;
 
-/// The name of a device whose spans do not tell it.
-const UNNAMED: &str = "unnamed";
-
 /// Sorts spans by the process that they come from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Processes {
-    keys: [DeviceKeys; MAX_DEVICES],
+    reader: SpanReader,
     found: BTreeMap<(Option<String>, u32, Option<String>), Process>,
     spans: usize,
 }
@@ -33,12 +29,6 @@ struct Process {
     facts: (u64, RunFacts),
 }
 
-impl Default for Processes {
-    fn default() -> Self {
-        Self { keys: DeviceKeys::all(), found: BTreeMap::new(), spans: 0 }
-    }
-}
-
 impl Processes {
     /// All spans so far, phases or not.
     pub(super) fn spans(&self) -> usize {
@@ -49,56 +39,42 @@ impl Processes {
     ///
     /// # Errors
     ///
-    /// When a phase has a number that cannot be: what was expected and what was found.
-    pub(super) fn add(
-        &mut self,
-        request: &ExportTraceServiceRequest,
-    ) -> Result<(), (String, String)> {
+    /// When a phase has a number that cannot be.
+    pub(super) fn add(&mut self, request: &ExportTraceServiceRequest) -> Result<(), AbsurdNumber> {
         for group in &request.resource_spans {
             let attributes = group.resource.as_ref().map(|resource| &resource.attributes[..]);
-            let resource = Fields::of(attributes.unwrap_or_default());
+            let resource = Origin::of_resource(scalars(attributes.unwrap_or_default()));
             for span in group.scope_spans.iter().flat_map(|scope| &scope.spans) {
                 self.spans += 1;
-                self.add_span(&resource, span)?;
+                self.add_span(resource, span)?;
             }
         }
         Ok(())
     }
 
-    fn add_span(&mut self, resource: &Fields<'_>, span: &Span) -> Result<(), (String, String)> {
-        let fields = Fields::of(&span.attributes);
-        // `?phase` arrives in quotation marks.
-        let Some(name) = fields.text(contract::PHASE).map(|name| name.trim_matches('"')) else {
-            return Ok(());
+    fn add_span(&mut self, resource: Origin<'_>, span: &Span) -> Result<(), AbsurdNumber> {
+        let head = SpanHead {
+            name: &span.name,
+            end_unix_nano: span.end_time_unix_nano,
+            status_message: span.status.as_ref().map_or("", |status| &status.message),
         };
-        // An unknown name is a phase all the same, as in the layer.
-        let phase = name.parse().unwrap_or(Phase::Other);
-        let either = |key| fields.text(key).or_else(|| resource.text(key)).map(str::to_owned);
-        let rank = fields.number(contract::RANK).or_else(|| resource.number(contract::RANK));
-        let rank = rank.and_then(|rank| u32::try_from(rank).ok()).unwrap_or(0);
-        let instance = resource.text(contract::SERVICE_INSTANCE_ID).map(str::to_owned);
-        let process = self.found.entry((either(contract::RUN_ID), rank, instance)).or_default();
+        let read = self.reader.read(resource, head, scalars(&span.attributes))?;
+        let SpanRead::Phase(phase) = read else { return Ok(()) };
+        let origin = phase.origin;
+        let key = (
+            origin.run_id.map(str::to_owned),
+            origin.rank.unwrap_or(0),
+            origin.instance.map(str::to_owned),
+        );
+        let process = self.found.entry(key).or_default();
         if !process.seen.insert((span.trace_id.clone(), span.span_id.clone())) {
             return Ok(());
         }
-        let order = fields.number(contract::SEQUENCE).unwrap_or(span.end_time_unix_nano);
-        let facts = RunFacts {
-            parameter_bytes: bytes(&fields, contract::PARAMETER_BYTES),
-            device_total: bytes(&fields, contract::DEVICE_BYTES),
-            local_batch_size: fields.number(contract::BATCH_SIZE),
-        };
-        if order >= process.facts.0 {
-            process.facts = (order, facts);
+        if phase.order >= process.facts.0 {
+            process.facts = (phase.order, phase.facts);
         }
-        for (place, keys) in self.keys.iter().enumerate() {
-            let device = fields.text(keys.name.as_str());
-            if device.is_none() && place > 0 {
-                continue;
-            }
-            let device = DeviceName::new(device.unwrap_or(UNNAMED));
-            let record = record(&fields, keys, span, phase)?;
-            process.records.push((order, device, record));
-        }
+        let records = phase.records.into_iter();
+        process.records.extend(records.map(|(device, record)| (phase.order, device, record)));
         Ok(())
     }
 
@@ -120,9 +96,8 @@ impl Processes {
                 diagnoser.observe(&record);
                 series.records.push(record);
             }
-            let finish = |(mut series, mut diagnoser): (Series, Diagnoser)| {
-                diagnoser.finish();
-                series.diagnosis = diagnoser.diagnosis();
+            let finish = |(mut series, diagnoser): (Series, Diagnoser)| {
+                series.diagnosis = diagnoser.finished();
                 series
             };
             let series = series.into_iter().map(finish).collect();
@@ -132,107 +107,15 @@ impl Processes {
     }
 }
 
-/// A size that a program has told; one that cannot be is passed over.
-fn bytes(fields: &Fields<'_>, key: &str) -> Option<u64> {
-    fields.number(key).filter(|bytes| *bytes <= MAX_BYTES)
-}
-
-fn record(
-    fields: &Fields<'_>,
-    keys: &DeviceKeys,
-    span: &Span,
-    phase: Phase,
-) -> Result<PhaseRecord, (String, String)> {
-    let counters = |edge: fn(&EdgeKeys) -> &Key| -> Result<Counters, (String, String)> {
-        let mut values = [None; 11];
-        for (value, keys) in values.iter_mut().zip(&keys.edges) {
-            *value = fields.counter(edge(keys))?;
-        }
-        Ok(Counters::from_edge_values(values))
-    };
-    let mut record = PhaseRecord::new(fields.number(contract::STEP), phase);
-    record.name = (span.name != phase.name()).then(|| span.name.as_str().into());
-    record.depth =
-        fields.number(contract::DEPTH).and_then(|depth| depth.try_into().ok()).unwrap_or(0);
-    record.start = counters(|keys| &keys.start)?;
-    record.end = counters(|keys| &keys.end)?;
-    record.peak_allocated = fields.counter(&keys.peak)?;
-    record.peak_disturbed = fields.flag(keys.peak_disturbed.as_str()).unwrap_or(false);
-    record.outside_change = fields.signed(keys.outside_delta.as_str());
-    record.host_seconds = fields.double(contract::HOST_DURATION);
-    record.input_elements = fields.number(contract::INPUT_ELEMENTS);
-    record.optimizer_stepped = fields.flag(contract::OPTIMIZER_STEPPED);
-    record.outcome = outcome(fields, span);
-    match record.absurd() {
-        Some((name, found)) => Err((format!("at most {MAX_BYTES} in {name} of {phase}"), found)),
-        None => Ok(record),
-    }
-}
-
-fn outcome(fields: &Fields<'_>, span: &Span) -> Outcome {
-    let message = || span.status.as_ref().map(|status| status.message.clone());
-    match fields.text(contract::ERROR_TYPE) {
-        Some(contract::OUT_OF_MEMORY) => {
-            Outcome::OutOfMemory(OutOfMemory { requested: fields.number(contract::OOM_REQUESTED) })
-        }
-        Some(contract::PANIC) => Outcome::Panicked(message()),
-        Some(contract::ERROR) => Outcome::Failed(message().unwrap_or_default()),
-        _ => Outcome::Completed,
-    }
-}
-
-/// Attributes by name. A key that was set twice has its first value.
-struct Fields<'a>(HashMap<&'a str, &'a Value>);
-
-impl<'a> Fields<'a> {
-    fn of(attributes: &'a [KeyValue]) -> Self {
-        let mut fields = HashMap::with_capacity(attributes.len());
-        for pair in attributes {
-            if let Some(value) = pair.value.as_ref().and_then(|value| value.value.as_ref()) {
-                fields.entry(pair.key.as_str()).or_insert(value);
-            }
-        }
-        Self(fields)
-    }
-
-    fn text(&self, key: &str) -> Option<&'a str> {
-        match self.0.get(key)? {
-            Value::StringValue(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn signed(&self, key: &str) -> Option<i64> {
-        match self.0.get(key)? {
-            Value::IntValue(number) => Some(*number),
-            // What tracing-opentelemetry makes of a program's unsigned field.
-            Value::StringValue(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn number(&self, key: &str) -> Option<u64> {
-        self.signed(key).and_then(|number| u64::try_from(number).ok())
-    }
-
-    /// A number from 0 on; a negative one is no measurement that is absent, but an error.
-    fn counter(&self, key: &Key) -> Result<Option<u64>, (String, String)> {
-        let wrong = |number: i64| (format!("{key} from 0 on"), number.to_string());
-        let number = self.signed(key.as_str());
-        number.map(|number| u64::try_from(number).map_err(|_| wrong(number))).transpose()
-    }
-
-    fn double(&self, key: &str) -> Option<f64> {
-        match self.0.get(key)? {
-            Value::DoubleValue(number) => Some(*number),
-            _ => None,
-        }
-    }
-
-    fn flag(&self, key: &str) -> Option<bool> {
-        match self.0.get(key)? {
-            Value::BoolValue(flag) => Some(*flag),
-            _ => None,
-        }
-    }
+fn scalars(attributes: &[KeyValue]) -> impl Iterator<Item = (&str, Scalar<'_>)> {
+    attributes.iter().filter_map(|pair| {
+        let value = match pair.value.as_ref()?.value.as_ref()? {
+            Value::StringValue(text) => Scalar::Text(text),
+            Value::IntValue(number) => Scalar::Integer(*number),
+            Value::DoubleValue(number) => Scalar::Double(*number),
+            Value::BoolValue(flag) => Scalar::Flag(*flag),
+            _ => return None,
+        };
+        Some((pair.key.as_str(), value))
+    })
 }

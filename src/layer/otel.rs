@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use opentelemetry::trace::{Status, TraceContextExt};
-use opentelemetry::{Key, KeyValue};
+use opentelemetry::{Key, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::SdkTracer;
 use tracing::dispatcher::{self, WeakDispatch};
 use tracing::field::{Field, Visit};
@@ -18,7 +18,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::span::PhaseSpan;
 use super::verdict::Judged;
-use crate::contract::{self, DeviceKeys, MAX_DEVICES};
+use crate::contract::{self, DeviceKeys, FindingValue, MAX_DEVICES};
 use crate::counters::DeviceName;
 use crate::diagnosis::RunFacts;
 use crate::phase::{Outcome, PhaseRecord, RunIdentity, signed_difference};
@@ -120,22 +120,25 @@ impl Otel {
         }
         let mut attributes = self.run.to_vec();
         if let Some(verdict) = judged.verdict {
-            attributes.push(KeyValue::new(contract::VERDICT_CODE, verdict.code.name()));
-            attributes
-                .push(KeyValue::new(contract::VERDICT_SEVERITY, verdict.severity.to_string()));
+            attributes.extend(
+                contract::verdict_fields(verdict).map(|(key, text)| KeyValue::new(key, text)),
+            );
         }
         span.set_attributes(attributes);
         if let Some(finding) = &judged.change {
-            let mut attributes = vec![
-                KeyValue::new(contract::FINDING_CODE, finding.code.name()),
-                KeyValue::new(contract::FINDING_SEVERITY, finding.severity.to_string()),
-                KeyValue::new(contract::FINDING_TITLE, finding.title.clone()),
-            ];
-            attributes.extend(
-                integer(Some(finding.held_bytes))
-                    .map(|bytes| KeyValue::new(contract::FINDING_HELD, bytes)),
-            );
-            span.add_event(contract::VERDICT_CHANGED, attributes);
+            let fields = contract::finding_fields(finding).into_iter();
+            let attributes = fields.map(|(key, value)| KeyValue::new(key, of_finding(value)));
+            span.add_event(contract::VERDICT_CHANGED, attributes.collect());
+        }
+    }
+}
+
+fn of_finding(value: FindingValue) -> Value {
+    match value {
+        FindingValue::Text(text) => text.into(),
+        FindingValue::Bytes(bytes) => Value::I64(bytes.try_into().unwrap_or(i64::MAX)),
+        FindingValue::Texts(texts) => {
+            Value::Array(texts.into_iter().map(Into::into).collect::<Vec<StringValue>>().into())
         }
     }
 }

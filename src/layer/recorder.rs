@@ -84,7 +84,7 @@ impl Recorder {
     #[cfg(feature = "otlp")]
     pub(super) fn diagnoses(&self) -> Vec<(DeviceName, Diagnosis)> {
         let series = self.series.iter();
-        series.map(|series| (series.device.clone(), finished(&series.diagnoser))).collect()
+        series.map(|series| (series.device.clone(), series.diagnoser.finished())).collect()
     }
 
     #[cfg(feature = "otlp")]
@@ -106,15 +106,8 @@ impl Recorder {
             .map(|series| Series {
                 device: series.device.clone(),
                 records: series.records.clone(),
-                diagnosis: finished(&series.diagnoser),
+                diagnosis: series.diagnoser.finished(),
             })
             .collect()
     }
-}
-
-/// What the engine would say if the step that is open were the last.
-pub(super) fn finished(diagnoser: &Diagnoser) -> Diagnosis {
-    let mut diagnoser = diagnoser.clone();
-    diagnoser.finish();
-    diagnoser.diagnosis()
 }

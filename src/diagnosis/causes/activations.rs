@@ -1,4 +1,4 @@
-use super::{Found, Verdict, cost_severity, evidence, rejected, response, shown};
+use super::{Answer, Found, cost_severity, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Confidence, Edge, Policy};
 use crate::phase::Phase;
@@ -7,24 +7,24 @@ use crate::phase::Phase;
 const INDICATED_STEPS: u64 = 3;
 
 /// Forward activations: allocated rises in forward and falls in backward, every step.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let (Some(rise), Some(last)) = (profile.forward_rise(), profile.last) else {
-        return Verdict::missing("two finished steps with a forward phase");
+        return Answer::missing("two finished steps with a forward phase");
     };
     let Some(forward) = last.phase(Phase::Forward) else {
-        return Verdict::missing("a forward phase in the last step");
+        return Answer::missing("a forward phase in the last step");
     };
     let extra = profile.extra_in_backward();
     let bytes = rise.saturating_add(extra);
     let share = profile.share(bytes).unwrap_or(0.0);
     if share < policy.activations_share {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let freed = profile.freed_in_backward();
     let risen = profile.usual(Phase::Forward).unwrap_or(0) as f64;
     if freed.is_some_and(|freed| (freed as f64) < policy.backward_frees_share * risen) {
         // What forward makes stays: not activations of a step, but a graph that is kept.
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let mut seen = vec![evidence(
         format!(
@@ -112,5 +112,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             rejected("emptying the cache", "it frees no live tensor, and these are live"),
         ],
     }
-    .verdict(profile)
+    .answer(profile)
 }

@@ -1,21 +1,21 @@
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Confidence, Counter, Edge, Measure, Policy, Severity};
 
 /// The allocator's cache at its normal size: far above what is live between steps, near what a step
 /// needs at its peak.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let Some(last) = profile.last else {
-        return Verdict::missing("a finished step");
+        return Answer::missing("a finished step");
     };
     let Some(reserved) = last.end.reserved else {
-        return Verdict::missing("reserved bytes, which this allocator does not tell");
+        return Answer::missing("reserved bytes, which this allocator does not tell");
     };
     let peak = profile.peak().unwrap_or(0);
     let over_level = reserved as f64 / last.floor.max(1) as f64;
     let over_peak = reserved as f64 / peak.max(1) as f64;
     if over_level < policy.cache_ratio || over_peak > policy.cache_peak_ratio {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let bytes = reserved.saturating_sub(last.floor);
     Found {
@@ -58,5 +58,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             "it frees no live tensor, and the next step has to ask the driver for the same again",
         )],
     }
-    .verdict(profile)
+    .answer(profile)
 }

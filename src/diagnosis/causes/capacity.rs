@@ -1,15 +1,15 @@
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::growth::Growth;
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Confidence, Counter, Edge, Measure, Policy, Severity};
 
 /// How near the device is to full, and when it will be.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let (Some(total), Some(used)) = (profile.device_total(), profile.device_used()) else {
-        return Verdict::missing("the device's size");
+        return Answer::missing("the device's size");
     };
     let steps = steps_left(profile);
-    let Some(severity) = pressure(profile, policy) else { return Verdict::Clear };
+    let Some(severity) = pressure(profile, policy) else { return Answer::Clear };
     let full = used as f64 / total.max(1) as f64;
     let last = profile.last;
     let measure = |counter, bytes| {
@@ -76,7 +76,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
              allocation fails",
         )],
     }
-    .verdict(profile)
+    .answer(profile)
 }
 
 /// How serious the lack of room is; `None` where there is room, or its size is not known.
@@ -94,7 +94,7 @@ pub(super) fn pressure(profile: &Profile<'_>, policy: &Policy) -> Option<Severit
 }
 
 /// Steps until the device is full at the measured growth.
-fn steps_left(profile: &Profile<'_>) -> Option<u64> {
+pub(in crate::diagnosis) fn steps_left(profile: &Profile<'_>) -> Option<u64> {
     let Growth::Growing { per_step, .. } = profile.growth else { return None };
     let room = profile.device_total()?.saturating_sub(profile.device_used()?);
     (per_step > 0.0).then(|| (room as f64 / per_step) as u64)

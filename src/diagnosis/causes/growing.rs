@@ -1,6 +1,6 @@
 //! What the two causes of a growing level have in common.
 
-use super::{Verdict, evidence, shown};
+use super::{Answer, evidence, shown};
 use crate::diagnosis::growth::Growth;
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Confidence, Evidence, Policy};
@@ -18,14 +18,14 @@ pub(super) struct Growing {
 }
 
 /// The growth, or the answer of a rule where there is none.
-pub(super) fn growing(profile: &Profile<'_>, policy: &Policy) -> Result<Growing, Verdict> {
+pub(super) fn growing(profile: &Profile<'_>, policy: &Policy) -> Result<Growing, Answer> {
     let (per_step, first, last, increments) = match profile.growth {
         Growth::Growing { per_step, first, last, increments } => {
             (per_step, first, last, increments)
         }
-        Growth::Flat => return Err(Verdict::Clear),
+        Growth::Flat => return Err(Answer::Clear),
         Growth::TooFew { found } => {
-            return Err(Verdict::NotEnough(format!(
+            return Err(Answer::NotEnough(format!(
                 "{} finished steps to judge growth by, found {found}",
                 policy.growth_min_increments + 1
             )));

@@ -14,6 +14,8 @@ mod workspace;
 
 use std::cmp::Reverse;
 
+pub(super) use capacity::steps_left;
+
 use super::profile::Profile;
 use super::{
     Code, Confidence, Diagnosis, Evidence, Finding, Insufficient, Measure, Policy, Rejected,
@@ -21,7 +23,7 @@ use super::{
 };
 use crate::units::Readable;
 
-type Rule = fn(&Profile<'_>, &Policy) -> Verdict;
+type Rule = fn(&Profile<'_>, &Policy) -> Answer;
 
 /// Every cause with its rule.
 pub(super) const ALL: [(Code, Rule); 9] = [
@@ -37,14 +39,14 @@ pub(super) const ALL: [(Code, Rule); 9] = [
 ];
 
 /// What a rule answers.
-pub(super) enum Verdict {
+pub(super) enum Answer {
     Found(Box<Finding>),
     Clear,
     /// With what is missing.
     NotEnough(String),
 }
 
-impl Verdict {
+impl Answer {
     pub(super) fn file(self, code: Code, diagnosis: &mut Diagnosis) {
         match self {
             Self::Found(finding) => diagnosis.findings.push(*finding),
@@ -75,9 +77,9 @@ struct Found {
 }
 
 impl Found {
-    fn verdict(self, profile: &Profile<'_>) -> Verdict {
+    fn answer(self, profile: &Profile<'_>) -> Answer {
         let held_bytes = self.growth_total.unwrap_or(self.bytes);
-        Verdict::Found(Box::new(Finding {
+        Answer::Found(Box::new(Finding {
             code: self.code,
             label: self.code.label().map(str::to_owned),
             severity: self.severity,

@@ -1,19 +1,19 @@
-use super::{Found, Verdict, cost_severity, evidence, rejected, response, shown};
+use super::{Answer, Found, cost_severity, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Confidence, Counter, Edge, Measure, Policy};
 use crate::phase::Phase;
 
 /// Optimizer state: a one-off rise inside the first optimizer step that survives the clearing of
 /// the gradients.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let (Some(made), Some(state), Some(first_step)) = (
         profile.one_off(Phase::OptimizerStep),
         profile.optimizer_state(),
         profile.first_step_of(Phase::OptimizerStep),
     ) else {
         return match profile.one_off(Phase::OptimizerStep) {
-            Some(_) => Verdict::Clear,
-            None => Verdict::missing("two finished steps with an optimizer step"),
+            Some(_) => Answer::Clear,
+            None => Answer::missing("two finished steps with an optimizer step"),
         };
     };
     let parameters = profile.parameters();
@@ -21,7 +21,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     let least = parameters
         .map_or(policy.workspace_min as f64, |bytes| policy.state_min_ratio * bytes as f64);
     if state == 0 || (state as f64) < least {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let first = profile.state.first.as_ref().filter(|step| step.step == first_step);
     let usual = profile.usual(Phase::OptimizerStep).unwrap_or(0);
@@ -116,5 +116,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             rejected("looking for a leak", "it rises once, in the first step, and then stays"),
         ],
     }
-    .verdict(profile)
+    .answer(profile)
 }

@@ -1,22 +1,22 @@
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::step::StepSummary;
 use crate::diagnosis::{Code, Confidence, Edge, Policy, Severity};
 use crate::phase::Phase;
 
 /// Gradients that live through the next forward: they are never freed, or freed too late.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let Some(last) = profile.last else {
-        return Verdict::missing("a finished step");
+        return Answer::missing("a finished step");
     };
     if profile.gradients().is_none() {
-        return Verdict::missing("two finished steps with a clear_gradients phase");
+        return Answer::missing("two finished steps with a clear_gradients phase");
     }
     let Some(parameters) = profile.parameters() else {
-        return Verdict::missing("the size of the parameters");
+        return Answer::missing("the size of the parameters");
     };
     let late = cleared_after_forward(profile, last, policy, parameters);
-    let Some(bytes) = profile.kept_gradients().or(late) else { return Verdict::Clear };
+    let Some(bytes) = profile.kept_gradients().or(late) else { return Answer::Clear };
     let share = profile.share(bytes).unwrap_or(0.0);
     let wasteful = share >= policy.gradients_warning_share;
     let clearing = profile.usual(Phase::ClearGradients).unwrap_or(0);
@@ -83,7 +83,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             rejected("a smaller batch", "gradients have the parameters' size"),
         ],
     }
-    .verdict(profile)
+    .answer(profile)
 }
 
 /// Gradients freed between forward and backward, which forward had to live with.

@@ -1,20 +1,20 @@
 use super::growing::{growing, is_graph};
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Edge, Policy, Severity};
 use crate::phase::Phase;
 
 /// Retained autograd graphs: the level after each step grows by an amount like forward's rise.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let growth = match growing(profile, policy) {
         Ok(growth) => growth,
         Err(answer) => return answer,
     };
     let Some(rise) = profile.forward_rise() else {
-        return Verdict::missing("a forward phase, to hold the growth against");
+        return Answer::missing("a forward phase, to hold the growth against");
     };
     if !is_graph(profile, policy, growth.per_step) {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let bytes = growth.bytes;
     let mut seen = vec![
@@ -81,5 +81,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             ),
         ],
     }
-    .verdict(profile)
+    .answer(profile)
 }

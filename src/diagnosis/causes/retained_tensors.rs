@@ -1,5 +1,5 @@
 use super::growing::{growing, is_graph};
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Policy, Severity};
 
@@ -8,13 +8,13 @@ const SMALLEST_BLOCK: u64 = 512;
 
 /// Outputs, metrics or detached tensors that are kept: the level grows, but by far less than a
 /// graph.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let growth = match growing(profile, policy) {
         Ok(growth) => growth,
         Err(answer) => return answer,
     };
     if is_graph(profile, policy, growth.per_step) {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let bytes = growth.bytes;
     let mut seen = vec![growth.evidence];
@@ -59,5 +59,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             rejected("emptying the cache", "it frees no live tensor, and these are live"),
         ],
     }
-    .verdict(profile)
+    .answer(profile)
 }

@@ -1,4 +1,4 @@
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::growth::{Growth, correlation};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::step::difference;
@@ -9,7 +9,7 @@ use crate::phase::Phase;
 const MIN_STEPS: usize = 4;
 
 /// Memory that follows the size of the input, with a level between steps that does not grow.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     // The first step's rise holds one-off workspaces too.
     let first = profile.first_step_of(Phase::Forward);
     let seen: Vec<Seen> = profile
@@ -25,10 +25,10 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     let (Some(smallest), Some(largest)) =
         (seen.iter().min_by_key(by_size), seen.iter().max_by_key(by_size))
     else {
-        return Verdict::missing("the input's size");
+        return Answer::missing("the input's size");
     };
     if seen.len() < MIN_STEPS {
-        return Verdict::missing("the input's size in four finished steps");
+        return Answer::missing("the input's size in four finished steps");
     }
     let sizes: Vec<f64> = seen.iter().map(|seen| seen.elements as f64).collect();
     let rises: Vec<f64> = seen.iter().map(|seen| seen.rise() as f64).collect();
@@ -36,7 +36,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
     let vary = largest.elements as f64 >= policy.shapes_ratio * smallest.elements as f64;
     let growing = matches!(profile.growth, Growth::Growing { .. });
     if !vary || correlation < policy.shapes_correlation || growing {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let between = largest.rise().saturating_sub(smallest.rise());
     let bytes = u64::try_from(between).unwrap_or(0);
@@ -77,7 +77,7 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
             "the level between steps does not grow; the peak follows the size of the batch",
         )],
     }
-    .verdict(profile)
+    .answer(profile)
 }
 
 /// Forward of one step, with the size of its input.

@@ -1,4 +1,4 @@
-use super::{Found, Verdict, evidence, rejected, response, shown};
+use super::{Answer, Found, evidence, rejected, response, shown};
 use crate::diagnosis::profile::Profile;
 use crate::diagnosis::{Code, Confidence, Edge, Policy, Severity};
 use crate::phase::Phase;
@@ -6,12 +6,12 @@ use crate::units::Readable;
 
 /// Workspaces of the linear-algebra and convolution libraries: a one-off rise in the first forward
 /// or backward that stays.
-pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
+pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Answer {
     let Some(bytes) = profile.workspace() else {
-        return Verdict::missing("two finished steps with a forward phase");
+        return Answer::missing("two finished steps with a forward phase");
     };
     if bytes < policy.workspace_min {
-        return Verdict::Clear;
+        return Answer::Clear;
     }
     let first = profile.state.first.as_ref();
     let seen = [Phase::Forward, Phase::Backward]
@@ -52,5 +52,5 @@ pub(super) fn judge(profile: &Profile<'_>, policy: &Policy) -> Verdict {
              stays as it is",
         )],
     }
-    .verdict(profile)
+    .answer(profile)
 }
