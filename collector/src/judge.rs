@@ -28,8 +28,6 @@ pub(crate) struct Judged {
     pub(crate) budget: Option<Budget>,
     pub(crate) gaps: Gaps,
     pub(crate) insufficient: Vec<Insufficient>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) steps_to_out_of_memory: Option<u64>,
 }
 
 impl Judged {
@@ -45,7 +43,6 @@ impl Judged {
             budget: diagnosis.budget,
             gaps: diagnosis.gaps,
             insufficient: diagnosis.insufficient,
-            steps_to_out_of_memory: diagnosis.steps_to_out_of_memory,
         }
     }
 

@@ -236,7 +236,6 @@ impl Diagnoser {
             budget: profile.budget(),
             gaps: profile.gaps(),
             insufficient: Vec::new(),
-            steps_to_out_of_memory: causes::steps_left(&profile),
         };
         for (code, rule) in causes::ALL {
             if !self.policy.is_off(code) {
@@ -253,6 +252,13 @@ impl Diagnoser {
         let mut ended = self.clone();
         ended.finish();
         ended.diagnosis()
+    }
+
+    /// Steps until the device is full at the measured growth; `None` where nothing grows or the
+    /// device's size is not known.
+    #[must_use]
+    pub fn steps_to_out_of_memory(&self) -> Option<u64> {
+        causes::steps_left(&Profile::new(self))
     }
 
     /// The step that is not finished yet.

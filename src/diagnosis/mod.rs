@@ -38,10 +38,6 @@ pub struct Diagnosis {
     pub gaps: Gaps,
     /// The rules that could not decide.
     pub insufficient: Vec<Insufficient>,
-    /// Steps until the device is full at the measured growth; `None` where nothing grows or the
-    /// device's size is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub steps_to_out_of_memory: Option<u64>,
 }
 
 impl Diagnosis {
