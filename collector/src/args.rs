@@ -19,6 +19,49 @@ pub(crate) enum Command {
     Diagnose(Diagnose),
     /// Print one row a report, without naming a cause.
     Compare(Compare),
+    /// Take OTLP from many programs, name the causes, and hand everything on.
+    Serve(Serve),
+}
+
+/// Flags are over the environment (PHASESCOPE_SERVE_NEXT__ENDPOINT and the like), which is over the
+/// file.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// The configuration, YAML; collector/serve.yaml has every option.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Where everything goes: an OTLP endpoint.
+    #[arg(long, value_name = "URL")]
+    next_endpoint: Option<String>,
+    /// How the next hop is spoken to: grpc or http/protobuf.
+    #[arg(long, value_name = "PROTOCOL")]
+    next_protocol: Option<String>,
+    /// Address and port for OTLP over gRPC.
+    #[arg(long, value_name = "ADDRESS")]
+    listen_grpc: Option<String>,
+    /// Address and port for OTLP over HTTP.
+    #[arg(long, value_name = "ADDRESS")]
+    listen_http: Option<String>,
+    /// Address and port for health, runs and metrics.
+    #[arg(long, value_name = "ADDRESS")]
+    listen_api: Option<String>,
+    /// Any option by its name in the file, as limits.runs=100.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+}
+
+impl Serve {
+    /// The options that have flags of their own, by their names in the file.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let named = [
+            ("next.endpoint", &self.next_endpoint),
+            ("next.protocol", &self.next_protocol),
+            ("listen.grpc", &self.listen_grpc),
+            ("listen.http", &self.listen_http),
+            ("listen.api", &self.listen_api),
+        ];
+        named.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)))
+    }
 }
 
 #[derive(Debug, clap::Args)]

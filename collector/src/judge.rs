@@ -31,9 +31,9 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    fn new(path: &Path, rank: u32, diagnosis: Diagnosis) -> Self {
+    pub(crate) fn new(source: String, rank: u32, diagnosis: Diagnosis) -> Self {
         Self {
-            source: path.display().to_string(),
+            source,
             run_id: None,
             rank,
             device: None,
@@ -84,7 +84,7 @@ fn one(path: &Path, report: &Report, rank: &report::RankReport) -> Judged {
     Judged {
         run_id: report.run_id.clone(),
         device: rank.device.clone(),
-        ..Judged::new(path, rank.rank, diagnoser.diagnosis())
+        ..Judged::new(path.display().to_string(), rank.rank, diagnoser.diagnosis())
     }
 }
 
@@ -94,7 +94,7 @@ fn spans(path: &Path, process: export::ProcessSeries) -> impl Iterator<Item = Ju
         run_id: run_id.clone(),
         device: Some(series.device.to_string()),
         instance: instance.clone(),
-        ..Judged::new(path, rank, series.diagnosis)
+        ..Judged::new(path.display().to_string(), rank, series.diagnosis)
     })
 }
 
@@ -103,7 +103,7 @@ fn from_ring(path: &Path, ring: &ring::Ring) -> Vec<Judged> {
         run_id: Some(ring.identity.run_id.clone()),
         device: Some(series.device.to_string()),
         process: Some(Process::of(ring, series)),
-        ..Judged::new(path, ring.identity.rank, series.diagnosis.clone())
+        ..Judged::new(path.display().to_string(), ring.identity.rank, series.diagnosis.clone())
     });
     judged.collect()
 }

@@ -1,5 +1,5 @@
-//! The `phasescope` command: says from reports, spans and ring files which training phase takes the memory, why, and what
-//! to do.
+//! The `phasescope` command: says from reports, spans and ring files, and from what many programs send, which training
+//! phase takes the memory, why, and what to do.
 
 mod args;
 mod compare;
@@ -7,6 +7,7 @@ mod diagnose;
 mod judge;
 mod process;
 mod render;
+mod serve;
 mod source;
 
 use std::io::{self, ErrorKind, Write};
@@ -26,6 +27,10 @@ struct Answer {
 
 fn main() -> ExitCode {
     let answer = match Args::parse().command {
+        Command::Serve(args) => {
+            let errors = serve::run(&args).err().into_iter().collect();
+            Answer { text: String::new(), errors, gate: false }
+        }
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Compare(args) => compare::run(&args),
     };

@@ -1,0 +1,116 @@
+//! What the diagnosis needs of a request that has been checked, borrowed from its bytes.
+
+use phasescope::contract::{Scalar, SpanHead};
+
+use super::field::{Field, Fields, Value};
+
+/// The spans of one resource.
+#[derive(Clone, Debug)]
+pub(crate) struct ResourceSpans<'a>(&'a [u8]);
+
+/// One span.
+#[derive(Clone, Debug)]
+pub(crate) struct SpanView<'a>(&'a [u8]);
+
+/// The groups of a request of traces.
+pub(crate) fn resource_spans(request: &[u8]) -> impl Iterator<Item = ResourceSpans<'_>> {
+    messages(request, 1).map(ResourceSpans)
+}
+
+impl<'a> ResourceSpans<'a> {
+    pub(super) fn of(group: &'a [u8]) -> Self {
+        Self(group)
+    }
+
+    /// The resource's attributes.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&'a str, Scalar<'a>)> + use<'a> {
+        messages(self.0, 1).flat_map(|resource| scalars(resource, 1))
+    }
+
+    /// The texts in a list among the resource's attributes.
+    pub(crate) fn texts(&self, wanted: &'a str) -> impl Iterator<Item = &'a str> + use<'a> {
+        let resource = messages(self.0, 1);
+        let pairs = resource.flat_map(|resource| messages(resource, 1));
+        let list = pairs.filter(move |pair| text(pair, 1) == Some(wanted));
+        let values = list.flat_map(|pair| messages(pair, 2)).flat_map(|value| messages(value, 5));
+        values.flat_map(|array| messages(array, 1)).filter_map(|value| text(value, 1))
+    }
+
+    /// The spans, in their order.
+    pub(crate) fn spans(&self) -> impl Iterator<Item = SpanView<'a>> + use<'a> {
+        messages(self.0, 2).flat_map(|scope| messages(scope, 2)).map(SpanView)
+    }
+}
+
+impl<'a> SpanView<'a> {
+    /// Name, end and status.
+    pub(crate) fn head(&self) -> SpanHead<'a> {
+        let mut head = SpanHead { name: "", end_unix_nano: 0, status_message: "" };
+        for field in fields(self.0) {
+            match (field.number, field.value) {
+                (5, Value::Bytes(name)) => head.name = utf8(name),
+                (8, Value::Fixed64(time)) => head.end_unix_nano = time,
+                (15, Value::Bytes(status)) => head.status_message = text(status, 2).unwrap_or(""),
+                _ => {}
+            }
+        }
+        head
+    }
+
+    /// Its id; zeros where it has none.
+    pub(crate) fn id(&self) -> [u8; 8] {
+        let id = fields(self.0).find(|field| field.number == 2);
+        id.and_then(|field| field.value.bytes()?.try_into().ok()).unwrap_or_default()
+    }
+
+    /// Its attributes, lists and maps left out.
+    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&'a str, Scalar<'a>)> + use<'a> {
+        scalars(self.0, 9)
+    }
+}
+
+/// The fields of a message that has been checked: none is wrong.
+fn fields(message: &[u8]) -> impl Iterator<Item = Field<'_>> {
+    Fields::of(message).map_while(Result::ok)
+}
+
+fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    fields(message)
+        .filter(move |field| field.number == number)
+        .filter_map(|field| field.value.bytes())
+}
+
+fn scalars(message: &[u8], number: u32) -> impl Iterator<Item = (&str, Scalar<'_>)> {
+    messages(message, number).filter_map(|pair| {
+        let (mut key, mut value) = ("", None);
+        for field in fields(pair) {
+            match (field.number, field.value) {
+                (1, Value::Bytes(text)) => key = utf8(text),
+                (2, Value::Bytes(any)) => value = scalar(any),
+                _ => {}
+            }
+        }
+        Some((key, value?))
+    })
+}
+
+/// Of several values in one the last counts, as in every reader of protobuf.
+fn scalar(any: &[u8]) -> Option<Scalar<'_>> {
+    let values = fields(any).filter_map(|field| match (field.number, field.value) {
+        (1, Value::Bytes(text)) => Some(Some(Scalar::Text(utf8(text)))),
+        (2, Value::Varint(flag)) => Some(Some(Scalar::Flag(flag != 0))),
+        (3, Value::Varint(number)) => Some(Some(Scalar::Integer(number.cast_signed()))),
+        (4, Value::Fixed64(bits)) => Some(Some(Scalar::Double(f64::from_bits(bits)))),
+        (5..=7, _) => Some(None),
+        _ => None,
+    });
+    values.last().flatten()
+}
+
+fn text(message: &[u8], number: u32) -> Option<&str> {
+    messages(message, number).last().map(utf8)
+}
+
+fn utf8(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap_or("")
+}
