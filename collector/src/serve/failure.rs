@@ -10,6 +10,17 @@ use tonic_types::{ErrorDetails, StatusExt};
 /// What a client is asked to wait before it tries again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// How the next hop refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It calls the request wrong.
+    Invalid,
+    /// It does not take this kind of data, as a store of traces no metrics.
+    Unimplemented,
+    /// It may take it later.
+    Unavailable,
+}
+
 /// Why a request was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Failure {
@@ -30,8 +41,7 @@ pub(crate) enum Failure {
     #[error("the next hop {reason}")]
     Next {
         reason: String,
-        /// Whether the request is at fault; otherwise it may be tried again.
-        permanent: bool,
+        refusal: Refusal,
         /// What the next hop asks to wait.
         after: Option<Duration>,
     },
@@ -46,8 +56,9 @@ impl Failure {
             Self::Unsupported { .. } => "unsupported",
             Self::Busy(_) => "busy",
             Self::Slow(_) => "slow",
-            Self::Next { permanent: true, .. } => "next_hop_refused",
-            Self::Next { permanent: false, .. } => "next_hop_unavailable",
+            Self::Next { refusal: Refusal::Invalid, .. } => "next_hop_refused",
+            Self::Next { refusal: Refusal::Unimplemented, .. } => "next_hop_unimplemented",
+            Self::Next { refusal: Refusal::Unavailable, .. } => "next_hop_unavailable",
         }
     }
 
@@ -55,14 +66,20 @@ impl Failure {
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Busy(_) | Self::Slow(_) => Some(RETRY_AFTER),
-            Self::Next { permanent: false, after, .. } => Some(after.unwrap_or(RETRY_AFTER)),
+            Self::Next { refusal: Refusal::Unavailable, after, .. } => {
+                Some(after.unwrap_or(RETRY_AFTER))
+            }
             _ => None,
         }
     }
 
     /// The code of the status, in both protocols' answers.
     pub(crate) fn code(&self) -> Code {
-        if self.retry_after().is_some() { Code::Unavailable } else { Code::InvalidArgument }
+        match self {
+            Self::Next { refusal: Refusal::Unimplemented, .. } => Code::Unimplemented,
+            _ if self.retry_after().is_some() => Code::Unavailable,
+            _ => Code::InvalidArgument,
+        }
     }
 
     pub(crate) fn grpc(&self) -> Status {
@@ -77,11 +94,16 @@ impl Failure {
 
     pub(crate) fn http(&self) -> StatusCode {
         match self {
-            Self::Malformed(_) | Self::Next { permanent: true, .. } => StatusCode::BAD_REQUEST,
+            Self::Malformed(_) | Self::Next { refusal: Refusal::Invalid, .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::Next { refusal: Refusal::Unimplemented, .. } => StatusCode::NOT_FOUND,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unsupported { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Slow(_) | Self::Next { permanent: false, .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Slow(_) | Self::Next { refusal: Refusal::Unavailable, .. } => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
         }
     }
 }

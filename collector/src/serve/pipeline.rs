@@ -12,7 +12,7 @@ use prost::Message;
 use tracing::{info, warn};
 
 use super::config::Limits;
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::gate::{Charge, Gate};
 use super::metrics::Counts;
 use super::next::Next;
@@ -132,7 +132,7 @@ impl Pipeline {
         self.counts.next_hop(begin.elapsed());
         // Each change is told once.
         match &sent {
-            Err(Failure::Next { permanent: false, reason, .. }) => {
+            Err(Failure::Next { refusal: Refusal::Unavailable, reason, .. }) => {
                 if self.failing.fetch_add(1, Ordering::Relaxed) == 0 {
                     warn!("the next hop {reason}; clients are told to try again");
                 }

@@ -29,8 +29,42 @@ impl Collector {
     /// When it does not start.
     #[must_use]
     pub fn before(jaeger: &Jaeger) -> Option<Self> {
+        Self::start(&[&jaeger.grpc], None)
+    }
+
+    /// Starts one that hands everything on by gRPC.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn handing_on(next: &str) -> Option<Self> {
+        Self::start(&[next], Some(0))
+    }
+
+    /// Starts one that hands everything to a Jaeger and to another endpoint.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn to_both(jaeger: &Jaeger, other: &str) -> Option<Self> {
+        Self::start(&[&jaeger.grpc, other], Some(1))
+    }
+
+    /// Spans go to all of these, metrics and logs to one: a Jaeger takes none.
+    fn start(next: &[&str], metrics_to: Option<usize>) -> Option<Self> {
         let [http, grpc, prometheus] = [(); 3].map(|()| free_port());
-        let next = &jaeger.grpc;
+        let names: Vec<_> = (0..next.len()).map(|place| format!("otlp/{place}")).collect();
+        let exporters: String = names
+            .iter()
+            .zip(next)
+            .map(|(name, endpoint)| {
+                format!("  {name}:\n    endpoint: {endpoint}\n    tls:\n      insecure: true\n")
+            })
+            .collect();
+        let all = names.join(", ");
+        let metrics_to = metrics_to.map_or_else(String::new, |place| format!("{}, ", names[place]));
         let server = Server::start("otelcol", |folder| {
             let file = folder.join("out.jsonl");
             format!(
@@ -48,11 +82,7 @@ processors:
   batch:
     timeout: 100ms
 exporters:
-  otlp:
-    endpoint: {next}
-    tls:
-      insecure: true
-  file:
+{exporters}  file:
     path: {}
   prometheus:
     endpoint: 127.0.0.1:{prometheus}
@@ -64,11 +94,15 @@ service:
     traces:
       receivers: [otlp]
       processors: [memory_limiter, batch]
-      exporters: [otlp, file]
+      exporters: [{all}, file]
     metrics:
       receivers: [otlp]
       processors: [memory_limiter, batch]
-      exporters: [prometheus, file]
+      exporters: [{metrics_to}prometheus, file]
+    logs:
+      receivers: [otlp]
+      processors: [memory_limiter, batch]
+      exporters: [{metrics_to}file]
 ",
                 file.display()
             )

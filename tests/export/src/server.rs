@@ -99,7 +99,12 @@ pub(crate) fn built(folder: &str) -> PathBuf {
 pub const DOWN: &str = "http://127.0.0.1:1";
 
 /// A port of this machine that nobody listens on now.
-pub(crate) fn free_port() -> u16 {
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("{error}"));
     listener.local_addr().unwrap_or_else(|error| panic!("{error}")).port()
 }

@@ -62,10 +62,10 @@ impl Default for Counts {
         };
         // A count of nothing is told as zero from the start, so that an increase can be seen.
         for signal in Signal::ALL {
-            counts.items.get_or_create(&SignalLabels { signal: signal.name() });
+            let _ = counts.items.get_or_create(&SignalLabels { signal: signal.name() });
         }
         for reason in Unjudged::ALL {
-            counts.unjudged.get_or_create(&ReasonLabels { reason: reason.reason() });
+            let _ = counts.unjudged.get_or_create(&ReasonLabels { reason: reason.reason() });
         }
         counts
     }

@@ -10,7 +10,7 @@ use tonic_types::StatusExt;
 
 use crate::serve::codec::RawCodec;
 use crate::serve::config::{self, Compression};
-use crate::serve::failure::Failure;
+use crate::serve::failure::{Failure, Refusal};
 use crate::serve::signal::Signal;
 
 /// A connection that does not come about in this time is given up, and tried again by the next
@@ -57,7 +57,7 @@ impl Grpc {
         }
         client.ready().await.map_err(|error| {
             let reason = format!("cannot be reached: {}", with_sources(&error));
-            Failure::Next { reason, permanent: false, after: None }
+            Failure::Next { reason, refusal: Refusal::Unavailable, after: None }
         })?;
         let mut request = Request::new(request);
         *request.metadata_mut() = self.headers.clone();
@@ -73,12 +73,16 @@ impl Grpc {
 /// this collector: the client keeps the data and tries again, so that a wrong token here loses
 /// nothing there.
 fn refused(status: &Status) -> Failure {
-    let permanent = matches!(status.code(), Code::InvalidArgument);
+    let refusal = match status.code() {
+        Code::InvalidArgument => Refusal::Invalid,
+        Code::Unimplemented => Refusal::Unimplemented,
+        _ => Refusal::Unavailable,
+    };
     let after = status.get_details_retry_info().and_then(|info| info.retry_delay);
     let cause = std::error::Error::source(status).map(|cause| format!(": {}", with_sources(cause)));
     let message = status.message();
     let reason = format!("answered {:?}: {message}{}", status.code(), cause.unwrap_or_default());
-    Failure::Next { reason, permanent, after }
+    Failure::Next { reason, refusal, after }
 }
 
 pub(super) fn with_sources(error: &dyn std::error::Error) -> String {

@@ -10,7 +10,7 @@ use reqwest::{Certificate, Client, Response};
 
 use super::grpc::with_sources;
 use crate::serve::config::{self, Compression};
-use crate::serve::failure::Failure;
+use crate::serve::failure::{Failure, Refusal};
 use crate::serve::signal::Signal;
 
 /// A connection that does not come about in this time is given up.
@@ -65,8 +65,12 @@ impl Http {
         }
         let said = String::from_utf8_lossy(&body);
         let said: String = said.chars().take(MAX_REASON).filter(|c| !c.is_control()).collect();
-        let permanent = matches!(status, StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE);
-        Err(Failure::Next { reason: format!("answered {status}: {said}"), permanent, after })
+        let refusal = match status {
+            StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Refusal::Invalid,
+            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Refusal::Unimplemented,
+            _ => Refusal::Unavailable,
+        };
+        Err(Failure::Next { reason: format!("answered {status}: {said}"), refusal, after })
     }
 }
 
@@ -88,7 +92,7 @@ async fn read(mut response: Response) -> Result<Bytes, Failure> {
 }
 
 fn unavailable(reason: String) -> Failure {
-    Failure::Next { reason, permanent: false, after: None }
+    Failure::Next { reason, refusal: Refusal::Unavailable, after: None }
 }
 
 fn gzip(bytes: &[u8]) -> Bytes {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::config::{self, Protocol};
-use super::failure::Failure;
+use super::failure::{Failure, Refusal};
 use super::signal::Signal;
 
 /// The next hop.
@@ -52,7 +52,7 @@ impl Next {
         };
         tokio::time::timeout(self.timeout, sending).await.unwrap_or_else(|_| {
             let reason = format!("did not answer within {} s", self.timeout.as_secs_f64());
-            Err(Failure::Next { reason, permanent: false, after: None })
+            Err(Failure::Next { reason, refusal: Refusal::Unavailable, after: None })
         })
     }
 }

@@ -217,11 +217,6 @@ impl Rank {
         self.announced = verdict;
         verdict.map(|verdict| (verdict, untold))
     }
-
-    /// The last phase of each device that was judged, by phase.
-    pub(crate) fn verdict(&self) -> Option<Verdict> {
-        self.judge.verdict()
-    }
 }
 
 /// What the engine does not need is kept only while it is short.
