@@ -12,10 +12,11 @@ help: ## List the commands
 libtorch: ## Find libtorch, or fetch it once (FLAVOUR=auto, cpu or cuda)
 	@python3 scripts/libtorch.py --flavour $(FLAVOUR)
 
-# Two Go modules, since Jaeger's release and our Collector's pin different versions of the same parts.
-services: ## Build the servers that tests talk to: Jaeger and an OpenTelemetry Collector (needs Go)
+# Three Go modules, since the releases pin different versions of the same parts.
+services: ## Build the servers that tests talk to: Jaeger and OpenTelemetry Collectors (needs Go)
 	@if command -v go >/dev/null; then \
 		cd tests/services/collector && go build -o $(abspath $(TARGET))/services/otelcol . && \
+		cd ../loadbalancer && go build -o $(abspath $(TARGET))/services/loadbalancer . && \
 		cd ../jaeger && go build -o $(abspath $(TARGET))/services/jaeger \
 			github.com/jaegertracing/jaeger/cmd/jaeger; \
 	else \
@@ -39,6 +40,7 @@ test: libtorch services ## Run all tests
 	python3 -B -m unittest discover -s scripts/tests
 	cargo test --workspace --exclude phasescope-export-tests
 	cargo test --release --features torch
+	cargo build --release -p phasescope-collector
 	cargo test --release -p phasescope-export-tests
 
 lint: libtorch ## Check format, lints and documentation, the cheapest first

@@ -3,6 +3,7 @@
 
 mod client;
 mod collector;
+mod documented;
 mod faulty;
 mod jaeger;
 mod made;
@@ -13,6 +14,7 @@ mod sink;
 
 pub use client::Client;
 pub use collector::Collector;
+pub use documented::Documented;
 pub use faulty::{Behaviour, Faulty};
 pub use jaeger::{Jaeger, Span};
 pub use made::Made;
