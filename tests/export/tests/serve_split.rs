@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use phasescope_export_tests::{
-    Answer, Balancer, Client, Collector, Jaeger, Made, Serve, Sink, train,
-};
+use phasescope_export_tests::{Answer, Client, Documented, Jaeger, Made, Serve, Sink, train};
 use serde_json::Value;
 
 const RUNS: u64 = 8;
