@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use rustc_hash::FxBuildHasher;
+
 use super::{self as contract, DeviceKeys, MAX_DEVICES};
 use crate::counters::{Counters, DeviceName};
 use crate::diagnosis::RunFacts;
@@ -202,7 +204,7 @@ enum Slot {
 /// ```
 #[derive(Debug)]
 pub struct SpanReader {
-    slots: HashMap<String, Slot>,
+    slots: HashMap<String, Slot, FxBuildHasher>,
 }
 
 impl Default for SpanReader {
@@ -243,27 +245,26 @@ impl SpanReader {
     /// Learns the names.
     #[must_use]
     pub fn new() -> Self {
-        let mut slots = HashMap::from(
-            [
-                (contract::PHASE, Slot::Phase),
-                (contract::STEP, Slot::Step),
-                (contract::RUN_ID, Slot::RunId),
-                (contract::RANK, Slot::Rank),
-                (contract::WORLD_SIZE, Slot::WorldSize),
-                (contract::INPUT_ELEMENTS, Slot::InputElements),
-                (contract::OPTIMIZER_STEPPED, Slot::OptimizerStepped),
-                (contract::SEQUENCE, Slot::Sequence),
-                (contract::DEPTH, Slot::Depth),
-                (contract::HOST_DURATION, Slot::HostDuration),
-                (contract::PARAMETER_BYTES, Slot::ParameterBytes),
-                (contract::DEVICE_BYTES, Slot::DeviceBytes),
-                (contract::BATCH_SIZE, Slot::BatchSize),
-                (contract::OOM_REQUESTED, Slot::OomRequested),
-                (contract::ERROR_TYPE, Slot::ErrorType),
-                (contract::VERDICT_CODE, Slot::Verdict),
-            ]
-            .map(|(name, slot)| (name.to_owned(), slot)),
-        );
+        let named = [
+            (contract::PHASE, Slot::Phase),
+            (contract::STEP, Slot::Step),
+            (contract::RUN_ID, Slot::RunId),
+            (contract::RANK, Slot::Rank),
+            (contract::WORLD_SIZE, Slot::WorldSize),
+            (contract::INPUT_ELEMENTS, Slot::InputElements),
+            (contract::OPTIMIZER_STEPPED, Slot::OptimizerStepped),
+            (contract::SEQUENCE, Slot::Sequence),
+            (contract::DEPTH, Slot::Depth),
+            (contract::HOST_DURATION, Slot::HostDuration),
+            (contract::PARAMETER_BYTES, Slot::ParameterBytes),
+            (contract::DEVICE_BYTES, Slot::DeviceBytes),
+            (contract::BATCH_SIZE, Slot::BatchSize),
+            (contract::OOM_REQUESTED, Slot::OomRequested),
+            (contract::ERROR_TYPE, Slot::ErrorType),
+            (contract::VERDICT_CODE, Slot::Verdict),
+        ];
+        let named = named.map(|(name, slot)| (name.to_owned(), slot));
+        let mut slots: HashMap<_, _, FxBuildHasher> = named.into_iter().collect();
         for (device, keys) in DeviceKeys::all().iter().enumerate() {
             let mut add = |key: &opentelemetry::Key, slot| {
                 slots.insert(key.as_str().to_owned(), slot);

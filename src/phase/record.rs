@@ -94,24 +94,25 @@ pub(crate) const MAX_BYTES: u64 = 1 << 50;
 impl PhaseRecord {
     /// The first number that cannot be, as read from a file: its name and what stands there.
     pub(crate) fn absurd(&self) -> Option<(String, String)> {
-        let edges = [("start", &self.start), ("end", &self.end)];
-        let edges = edges.into_iter().flat_map(|(edge, counters)| {
-            let peak = [("peak_allocated", counters.peak_allocated)];
-            let values = counters.edge_values().into_iter().chain(peak);
-            values.map(move |(name, value)| (format!("{edge}.{name}"), value))
-        });
+        let too_many = |value: Option<u64>| value.filter(|value| *value > MAX_BYTES);
+        for (edge, counters) in [("start", &self.start), ("end", &self.end)] {
+            let peak = ("peak_allocated", counters.peak_allocated);
+            for (name, value) in counters.edge_values().into_iter().chain([peak]) {
+                // Names are made for what is wrong only: this is asked of every span.
+                if let Some(value) = too_many(value) {
+                    return Some((format!("{edge}.{name}"), value.to_string()));
+                }
+            }
+        }
         let outside = self.outside_change.map(i64::unsigned_abs);
-        edges
-            .chain([
-                ("peak_allocated".to_owned(), self.peak_allocated),
-                ("outside_change".to_owned(), outside),
-            ])
-            .find(|(_, value)| value.is_some_and(|value| value > MAX_BYTES))
-            .map(|(name, value)| (name, value.unwrap_or_default().to_string()))
-            .or_else(|| {
-                let step = self.step.filter(|step| i64::try_from(*step).is_err())?;
-                Some(("step".to_owned(), step.to_string()))
-            })
+        for (name, value) in [("peak_allocated", self.peak_allocated), ("outside_change", outside)]
+        {
+            if let Some(value) = too_many(value) {
+                return Some((name.to_owned(), value.to_string()));
+            }
+        }
+        let step = self.step.filter(|step| i64::try_from(*step).is_err())?;
+        Some(("step".to_owned(), step.to_string()))
     }
 }
 

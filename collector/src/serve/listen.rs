@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum_server::Handle;
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::accept::NoDelayAcceptor;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use hyper_util::rt::TokioTimer;
 
 use super::config::Tls;
@@ -46,13 +47,15 @@ impl Port {
         let service = router.into_make_service();
         let served = match tls {
             None => {
-                let mut server = axum_server::from_tcp(self.listener).map_err(told(self.name))?;
+                let server = axum_server::from_tcp(self.listener).map_err(told(self.name))?;
+                let mut server = server.acceptor(NoDelayAcceptor);
                 patience(server.http_builder());
                 server.first_request_timeout(HEAD_TIMEOUT).handle(handle).serve(service).await
             }
             Some(tls) => {
-                let server = axum_server::from_tcp_rustls(self.listener, tls);
-                let mut server = server.map_err(told(self.name))?;
+                let server = axum_server::from_tcp(self.listener).map_err(told(self.name))?;
+                let acceptor = RustlsAcceptor::new(tls).acceptor(NoDelayAcceptor);
+                let mut server = server.acceptor(acceptor);
                 patience(server.http_builder());
                 server.first_request_timeout(HEAD_TIMEOUT).handle(handle).serve(service).await
             }

@@ -1,10 +1,11 @@
 use crate::Jaeger;
 use crate::server::{Server, free_port};
 
-/// An OpenTelemetry Collector with a configuration of the documentation, but for the addresses.
+/// An OpenTelemetry Collector with a configuration of the documentation, or a plain one, but for the
+/// addresses.
 #[derive(Debug)]
 pub struct Documented {
-    _server: Server,
+    server: Server,
     /// Where it takes OTLP over gRPC.
     pub grpc: String,
 }
@@ -40,6 +41,47 @@ impl Documented {
         Self::start("otelcol", text, &there)
     }
 
+    /// Takes OTLP and hands it on, and does nothing else: with a queue in between, as it is by
+    /// default, or without. `None` where it was not built.
+    ///
+    /// # Panics
+    ///
+    /// When it does not start.
+    #[must_use]
+    pub fn plain(next: &str, queue: bool) -> Option<Self> {
+        let text = format!(
+            "receivers:
+  otlp:
+    protocols:
+      grpc:
+        endpoint: 127.0.0.1:4317
+        max_recv_msg_size_mib: 64
+      http:
+        endpoint: 127.0.0.1:4318
+exporters:
+  otlp:
+    endpoint: {next}
+    compression: none
+    tls:
+      insecure: true
+    sending_queue:
+      enabled: {queue}
+service:
+  pipelines:
+    traces:
+      receivers: [otlp]
+      exporters: [otlp]
+"
+        );
+        Self::start("otelcol", &text, &[])
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.server.id()
+    }
+
     fn start(program: &str, text: &str, there: &[(&str, &str)]) -> Option<Self> {
         let [grpc, http] = [(); 2].map(|()| format!("127.0.0.1:{}", free_port()));
         let here = [("127.0.0.1:4317", grpc.as_str()), ("127.0.0.1:4318", &http)];
@@ -51,6 +93,6 @@ impl Documented {
             config = config.replace(written, address.trim_start_matches("http://"));
         }
         let server = Server::start(program, |_| config)?;
-        Some(Self { _server: server, grpc: format!("http://{grpc}") })
+        Some(Self { server: server, grpc: format!("http://{grpc}") })
     }
 }

@@ -36,7 +36,7 @@ impl Serve {
         // target/<profile>/deps/<test>
         let mut path = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
         path.pop();
-        if path.ends_with("deps") {
+        if !path.join("phasescope").exists() {
             path.pop();
         }
         let path = path.join("phasescope");
@@ -156,6 +156,12 @@ impl Serve {
             let _ = reader.join();
         }
         status.code()
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn pid(&self) -> Pid {

@@ -71,6 +71,11 @@ impl Server {
         Some(server)
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Kills it, as a crash would.
     pub(crate) fn kill(&mut self) {
         // One that is gone already is killed, too.
@@ -88,10 +93,12 @@ impl Drop for Server {
 /// A folder of the target folder in which this test was built.
 pub(crate) fn built(folder: &str) -> PathBuf {
     let mut target = std::env::current_exe().unwrap_or_else(|error| panic!("{error}"));
-    // target/<profile>/deps/<test>
-    for _ in 0..3 {
+    // target/<profile>/deps/<test>, or target/<profile>/<program>
+    target.pop();
+    if target.ends_with("deps") {
         target.pop();
     }
+    target.pop();
     target.join(folder)
 }
 

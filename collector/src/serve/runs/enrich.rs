@@ -1,4 +1,4 @@
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,9 +17,9 @@ use tracing::info;
 
 use super::judged::Verdicts;
 use super::rank::{Observed, Rank};
-use super::table::{Runs, Unjudged};
+use super::table::{Run, Runs, Unjudged};
 use crate::serve::metrics::Counts;
-use crate::serve::wire::{self, Additions, SpanView};
+use crate::serve::wire::{self, Additions, SpanParts, SpanView};
 
 /// The run of spans that name neither a run nor an instance.
 const UNKNOWN: &str = "unknown";
@@ -55,7 +55,8 @@ struct Item<'a> {
     read: SpanRead<'a>,
 }
 
-type Groups<'a> = HashMap<(&'a str, u32), Vec<Item<'a>>>;
+/// By run, then by rank.
+type Groups<'a> = HashMap<&'a str, BTreeMap<u32, Vec<Item<'a>>>>;
 
 impl Enricher {
     pub(crate) fn new(runs: Arc<Runs>, counts: Arc<Counts>, longest: usize) -> Self {
@@ -66,6 +67,7 @@ impl Enricher {
     /// Judges a request that has been checked.
     pub(crate) fn enrich(&self, request: &Bytes, now: Instant) -> Enriched {
         let mut groups = Groups::new();
+        let mut attributes = Vec::new();
         let (mut place, mut looped, mut without) = (0, 0, Vec::new());
         let mut count = 0;
         for (number, group) in wire::resource_spans(request).enumerate() {
@@ -79,14 +81,27 @@ impl Enricher {
             }
             let origin = Origin::of_resource(group.attributes());
             for span in group.spans() {
-                self.read(origin, &span, place, &mut groups);
+                self.read(origin, &span, place, &mut attributes, &mut groups);
                 place += 1;
             }
         }
         let mut additions = Additions::new();
         let mut verdicts = Verdicts::default();
-        for ((run, rank), items) in groups {
-            self.judge(run, rank, items, now, &mut additions, &mut verdicts);
+        for (id, ranks) in groups {
+            let spans = ranks.values().map(Vec::len).sum();
+            let run = match self.runs.enter(id, spans, now) {
+                Ok(run) => run,
+                Err(reason) => {
+                    self.counts.unjudged(reason, spans as u64);
+                    continue;
+                }
+            };
+            for (rank, items) in ranks {
+                match self.runs.enter_rank(id, rank, now) {
+                    Ok(()) => self.judge(&run, rank, items, &mut additions, &mut verdicts),
+                    Err(reason) => self.counts.unjudged(reason, items.len() as u64),
+                }
+            }
         }
         additions.sort_unstable_by_key(|(place, _)| *place);
         Enriched {
@@ -102,10 +117,12 @@ impl Enricher {
         resource: Origin<'a>,
         span: &SpanView<'a>,
         place: usize,
+        attributes: &mut Vec<&'a [u8]>,
         groups: &mut Groups<'a>,
     ) {
-        let head = span.head();
-        let read = match self.reader.read(resource, head, span.attributes()) {
+        let SpanParts { head, id } = span.parts(attributes);
+        let pairs = wire::scalars(attributes.iter().copied());
+        let read = match self.reader.read(resource, head, pairs) {
             Ok(read) => read,
             Err(_) => return self.counts.unjudged(Unjudged::AbsurdNumber, 1),
         };
@@ -126,24 +143,20 @@ impl Enricher {
             return self.counts.unjudged(Unjudged::LongName, 1);
         }
         let run = origin.run_id.or(origin.instance).unwrap_or(UNKNOWN);
-        let item = Item { end: head.end_unix_nano, place, id: span.id(), read };
-        groups.entry((run, origin.rank.unwrap_or(0))).or_default().push(item);
+        let item = Item { end: head.end_unix_nano, place, id, read };
+        let ranks = groups.entry(run).or_default();
+        ranks.entry(origin.rank.unwrap_or(0)).or_default().push(item);
     }
 
     /// Judges the spans of one rank, in the order in which they ended: a step ends after its phases.
     fn judge(
         &self,
-        run_id: &str,
+        run: &Arc<Run>,
         number: u32,
         mut items: Vec<Item<'_>>,
-        now: Instant,
         additions: &mut Additions,
         verdicts: &mut Verdicts,
     ) {
-        let run = match self.runs.enter(run_id, number, items.len(), now) {
-            Ok(run) => run,
-            Err(reason) => return self.counts.unjudged(reason, items.len() as u64),
-        };
         items.sort_by_key(|item| (item.end, matches!(item.read, SpanRead::Step(_)), item.place));
         let mut ranks = run.ranks();
         let Some(first) = items.first().and_then(|item| origin(&item.read)) else { return };
@@ -161,7 +174,7 @@ impl Enricher {
                     Observed::Late => self.counts.late(),
                 },
                 SpanRead::Step(step) => {
-                    let changed = |finding: &Finding| tell(run_id, number, step.step, finding);
+                    let changed = |finding: &Finding| tell(&run.id, number, step.step, finding);
                     if let Some((verdict, finding)) = rank.end_step(step, changed) {
                         additions.push((item.place, fields(verdict, finding, item.end)));
                     }
@@ -171,7 +184,7 @@ impl Enricher {
         }
         let after = rank.announced;
         drop(ranks);
-        verdicts.announced(run, number, before, after);
+        verdicts.announced(run.clone(), number, before, after);
     }
 }
 

@@ -56,15 +56,10 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Runs {
     table: Mutex<Table>,
-    limit: Limit,
+    most_runs: usize,
+    most_ranks: usize,
     evicted: AtomicU64,
     expired: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Limit {
-    runs: usize,
-    ranks: usize,
 }
 
 #[derive(Debug, Default)]
@@ -86,30 +81,30 @@ impl Runs {
     pub(crate) fn new(runs: usize, ranks: usize) -> Self {
         Self {
             table: Mutex::default(),
-            limit: Limit { runs, ranks },
+            most_runs: runs,
+            most_ranks: ranks,
             evicted: AtomicU64::new(0),
             expired: AtomicU64::new(0),
         }
     }
 
-    /// The run of so many spans of a rank that have come. One that is new takes the place of a run
-    /// that is idle, or of the least busy one if it is busier than that.
+    /// The run of so many spans that have come. One that is new takes the place of a run that is
+    /// idle, or of the least busy one if it is busier than that.
     ///
     /// # Errors
     ///
     /// When there is no room for it.
-    pub(crate) fn enter(
-        &self,
-        id: &str,
-        rank: u32,
-        spans: usize,
-        now: Instant,
-    ) -> Result<Arc<Run>, Unjudged> {
-        let mut table = self.table();
-        let mut evicted = 0;
-        let entered = table.enter(id, rank, spans, now, self.limit, &mut evicted);
-        self.evicted.fetch_add(evicted, Ordering::Relaxed);
-        entered
+    pub(crate) fn enter(&self, id: &str, spans: usize, now: Instant) -> Result<Arc<Run>, Unjudged> {
+        self.table().enter(id, spans, now, self)
+    }
+
+    /// Makes room for a rank of a run that has been entered, in the same way.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it, or the run has made room for another meanwhile.
+    pub(crate) fn enter_rank(&self, id: &str, rank: u32, now: Instant) -> Result<(), Unjudged> {
+        self.table().enter_rank(id, rank, now, self)
     }
 
     /// Forgets runs that have sent nothing for so long.
@@ -158,37 +153,51 @@ impl Table {
     fn enter(
         &mut self,
         id: &str,
-        rank: u32,
         spans: usize,
         now: Instant,
-        limit: Limit,
-        evicted: &mut u64,
+        limits: &Runs,
     ) -> Result<Arc<Run>, Unjudged> {
-        let known = self.runs.get_mut(id).map(|entry| {
+        if let Some(entry) = self.runs.get_mut(id) {
             entry.activity.add(spans, now);
-            (entry.activity, entry.ranks.contains(&rank))
-        });
-        let activity = match known {
-            Some((_, true)) => return Ok(self.runs[id].run.clone()),
-            Some((activity, false)) => activity,
-            None => self.wait(id, spans, now, limit.runs),
-        };
-        while self.ranks >= limit.ranks || (known.is_none() && self.runs.len() >= limit.runs) {
-            let Some(victim) = self.victim(id, activity, now) else {
-                return Err(if known.is_some() { Unjudged::RankLimit } else { Unjudged::RunLimit });
-            };
-            self.remove(&victim);
-            *evicted += 1;
+            return Ok(entry.run.clone());
+        }
+        let activity = self.wait(id, spans, now, limits.most_runs);
+        if self.runs.len() >= limits.most_runs {
+            let victim = self.victim(id, activity, now).ok_or(Unjudged::RunLimit)?;
+            self.evict(&victim, limits);
         }
         self.waiting.remove(&hash(id));
-        self.ranks += 1;
-        let entry = self.runs.entry(id.to_owned()).or_insert_with(|| Entry {
-            run: Arc::new(Run { id: id.to_owned(), ranks: Mutex::default() }),
-            activity,
-            ranks: BTreeSet::new(),
-        });
+        let run = Arc::new(Run { id: id.to_owned(), ranks: Mutex::default() });
+        let entry = Entry { run: run.clone(), activity, ranks: BTreeSet::new() };
+        self.runs.insert(id.to_owned(), entry);
+        Ok(run)
+    }
+
+    fn enter_rank(
+        &mut self,
+        id: &str,
+        rank: u32,
+        now: Instant,
+        limits: &Runs,
+    ) -> Result<(), Unjudged> {
+        let entry = self.runs.get(id).ok_or(Unjudged::RunLimit)?;
+        if entry.ranks.contains(&rank) {
+            return Ok(());
+        }
+        let activity = entry.activity;
+        while self.ranks >= limits.most_ranks {
+            let victim = self.victim(id, activity, now).ok_or(Unjudged::RankLimit)?;
+            self.evict(&victim, limits);
+        }
+        let entry = self.runs.get_mut(id).ok_or(Unjudged::RunLimit)?;
         entry.ranks.insert(rank);
-        Ok(entry.run.clone())
+        self.ranks += 1;
+        Ok(())
+    }
+
+    fn evict(&mut self, id: &str, limits: &Runs) {
+        self.remove(id);
+        limits.evicted.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How busy a run is that is not in the table. Of those as many are remembered as of the others;

@@ -59,6 +59,7 @@ impl<'a> Fields<'a> {
         Self { rest: message }
     }
 
+    #[inline]
     fn take(&mut self) -> Result<Field<'a>, Malformed> {
         let start = self.rest;
         let key = self.varint()?;
@@ -103,7 +104,19 @@ impl<'a> Fields<'a> {
         self.rest.is_empty()
     }
 
+    /// Most are of one byte.
+    #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.rest {
+            [byte, rest @ ..] if *byte < 0x80 => {
+                self.rest = rest;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for (place, byte) in self.rest.iter().take(10).enumerate() {
             value |= u64::from(byte & 0x7f) << (7 * place);
@@ -135,6 +148,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Malformed>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

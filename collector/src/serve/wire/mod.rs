@@ -11,4 +11,4 @@ mod view;
 pub(crate) use check::check;
 pub(crate) use schema::{LOGS, METRICS, Message, TRACES};
 pub(crate) use splice::{Additions, splice};
-pub(crate) use view::{SpanView, resource_spans};
+pub(crate) use view::{SpanParts, SpanView, resource_spans, scalars};

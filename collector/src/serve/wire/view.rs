@@ -24,7 +24,7 @@ impl<'a> ResourceSpans<'a> {
 
     /// The resource's attributes.
     pub(crate) fn attributes(&self) -> impl Iterator<Item = (&'a str, Scalar<'a>)> + use<'a> {
-        messages(self.0, 1).flat_map(|resource| scalars(resource, 1))
+        scalars(messages(self.0, 1).flat_map(|resource| messages(resource, 1)))
     }
 
     /// The texts in a list among the resource's attributes.
@@ -42,31 +42,51 @@ impl<'a> ResourceSpans<'a> {
     }
 }
 
+/// What a span says, but for its attributes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpanParts<'a> {
+    pub(crate) head: SpanHead<'a>,
+    /// Zeros where it has none.
+    pub(crate) id: [u8; 8],
+}
+
 impl<'a> SpanView<'a> {
-    /// Name, end and status.
-    pub(crate) fn head(&self) -> SpanHead<'a> {
-        let mut head = SpanHead { name: "", end_unix_nano: 0, status_message: "" };
+    /// Looks at it once. `attributes` is room that is used again.
+    pub(crate) fn parts(&self, attributes: &mut Vec<&'a [u8]>) -> SpanParts<'a> {
+        attributes.clear();
+        let head = SpanHead { name: "", end_unix_nano: 0, status_message: "" };
+        let mut parts = SpanParts { head, id: [0; 8] };
         for field in fields(self.0) {
             match (field.number, field.value) {
-                (5, Value::Bytes(name)) => head.name = utf8(name),
-                (8, Value::Fixed64(time)) => head.end_unix_nano = time,
-                (15, Value::Bytes(status)) => head.status_message = text(status, 2).unwrap_or(""),
+                (9, Value::Bytes(pair)) => attributes.push(pair),
+                (2, Value::Bytes(id)) => parts.id = id.try_into().unwrap_or_default(),
+                (5, Value::Bytes(name)) => parts.head.name = utf8(name),
+                (8, Value::Fixed64(time)) => parts.head.end_unix_nano = time,
+                (15, Value::Bytes(status)) => {
+                    parts.head.status_message = text(status, 2).unwrap_or("");
+                }
                 _ => {}
             }
         }
-        head
+        parts
     }
+}
 
-    /// Its id; zeros where it has none.
-    pub(crate) fn id(&self) -> [u8; 8] {
-        let id = fields(self.0).find(|field| field.number == 2);
-        id.and_then(|field| field.value.bytes()?.try_into().ok()).unwrap_or_default()
-    }
-
-    /// Its attributes, lists and maps left out.
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&'a str, Scalar<'a>)> + use<'a> {
-        scalars(self.0, 9)
-    }
+/// Attributes by name, lists and maps left out.
+pub(crate) fn scalars<'a>(
+    pairs: impl IntoIterator<Item = &'a [u8]>,
+) -> impl Iterator<Item = (&'a str, Scalar<'a>)> {
+    pairs.into_iter().filter_map(|pair| {
+        let (mut key, mut value) = ("", None);
+        for field in fields(pair) {
+            match (field.number, field.value) {
+                (1, Value::Bytes(text)) => key = utf8(text),
+                (2, Value::Bytes(any)) => value = scalar(any),
+                _ => {}
+            }
+        }
+        Some((key, value?))
+    })
 }
 
 /// The fields of a message that has been checked: none is wrong.
@@ -78,20 +98,6 @@ fn messages(message: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     fields(message)
         .filter(move |field| field.number == number)
         .filter_map(|field| field.value.bytes())
-}
-
-fn scalars(message: &[u8], number: u32) -> impl Iterator<Item = (&str, Scalar<'_>)> {
-    messages(message, number).filter_map(|pair| {
-        let (mut key, mut value) = ("", None);
-        for field in fields(pair) {
-            match (field.number, field.value) {
-                (1, Value::Bytes(text)) => key = utf8(text),
-                (2, Value::Bytes(any)) => value = scalar(any),
-                _ => {}
-            }
-        }
-        Some((key, value?))
-    })
 }
 
 /// Of several values in one the last counts, as in every reader of protobuf.
