@@ -114,11 +114,11 @@ fn a_request_that_is_too_large_is_refused_for_good_and_one_that_does_not_fit_now
     let serve = Serve::with(&sink.address, &options);
     let mut client = Client::new(&serve.grpc, false);
     let mut packed = Client::new(&serve.grpc, true);
-    // 64 KiB are some seven steps; packed some hundred.
+    // Larger than either limit, as it comes or unpacked.
     let refused = client.export(Made::new("large", 0, 1).request(0..20));
     let refused = refused.err().unwrap_or_else(|| panic!("it was taken"));
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
-    assert!(refused.message().contains("at most 65536 bytes"), "{refused}");
+    assert!(refused.message().contains("at most 65536 bytes in a request's body"), "{refused}");
     let refused = packed.export(Made::new("bomb", 0, 1).request(0..500));
     let refused = refused.err().unwrap_or_else(|| panic!("it was taken"));
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");

@@ -76,7 +76,7 @@ fn ten_thousand_runs_stay_within_the_limits_evictions_are_counted_and_the_busies
     );
     assert_eq!(kept, BUSY, "the busiest are kept");
     assert!(known.len() <= LIMIT_RUNS && ranks <= LIMIT_RANKS as f64);
-    assert!(evicted > 0.0 && unjudged > 0.0, "{evicted} {unjudged}");
+    assert!(evicted > 0.0, "evictions are counted");
     assert_eq!(metric("phasescope_collector_forwarded_items_total"), spans as f64);
     // What the documentation says of a rank, and what a process has anyway.
     assert!(peak < LIMIT_RANKS as u64 / 4 + 64, "{peak} MiB");

@@ -2,6 +2,7 @@ use std::fs;
 use std::path::Path;
 
 use figment::Figment;
+use figment::error::Kind;
 use figment::providers::{Env, Format, Serialized};
 use figment::value::{Dict, Map};
 use serde::de::DeserializeOwned;
@@ -98,7 +99,48 @@ fn told(error: figment::Error, file: Option<&str>) -> String {
             _ => "the flags".to_owned(),
         };
         let place = if key.is_empty() { from } else { format!("{from}: {key}") };
-        format!("{place}: {}", error.kind)
+        format!("{place}: {}", what(&error.kind))
     });
     lines.collect::<Vec<_>>().join("; ")
+}
+
+fn what(kind: &Kind) -> String {
+    match kind {
+        Kind::InvalidType(found, expected) | Kind::InvalidValue(found, expected) => {
+            // What libraries call their types.
+            let expected = match expected.as_str() {
+                "usize" => "a whole number from 0 on",
+                "parsable string" => "a size, as 16MiB",
+                "a duration" => "a time, as 10s",
+                other => other,
+            };
+            format!("expected {expected}, found {found}")
+        }
+        Kind::UnknownField(found, known) => {
+            format!("expected one of {}, found {found}", known.join(", "))
+        }
+        Kind::UnknownVariant(found, known) => {
+            format!("expected {}, found {found}", known.join(" or "))
+        }
+        Kind::MissingField(name) => format!("expected {name}, found none"),
+        // Of a library's own words the first line: the others show the file.
+        other => other.to_string().lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The only option without a default is what the sample sets.
+    #[test]
+    fn the_samples_values_are_the_defaults() {
+        let sample: Config = Figment::from(Serialized::defaults(Config::default()))
+            .merge(Yaml::string(include_str!("../../../serve.yaml")))
+            .extract()
+            .unwrap_or_else(|error| panic!("{error}"));
+        let mut default = Config::default();
+        default.next.endpoint.clone_from(&sample.next.endpoint);
+        assert_eq!(format!("{sample:?}"), format!("{default:?}"));
+    }
 }

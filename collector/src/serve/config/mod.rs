@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, Unexpected};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub(crate) use load::load;
 
@@ -40,10 +41,13 @@ pub(crate) struct Config {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Listen {
     /// OTLP over gRPC.
+    #[serde(deserialize_with = "address")]
     pub(crate) grpc: SocketAddr,
     /// OTLP over HTTP.
+    #[serde(deserialize_with = "address")]
     pub(crate) http: SocketAddr,
     /// Health, runs and metrics.
+    #[serde(deserialize_with = "address")]
     pub(crate) api: SocketAddr,
 }
 
@@ -133,6 +137,12 @@ pub(crate) enum LogLevel {
     Warn,
     Info,
     Debug,
+}
+
+fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let found = Unexpected::Str(&text);
+    text.parse().map_err(|_| D::Error::invalid_value(found, &"an IP address with a port"))
 }
 
 impl Default for Config {
