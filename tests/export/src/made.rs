@@ -107,6 +107,9 @@ impl Made {
             ("inactive_split", MIB, MIB),
             ("alloc_retries", 0, 0),
             ("ooms", 0, 0),
+            ("device_used", 2000 * MIB + start, 2000 * MIB + end),
+            ("device_total", 80_000 * MIB, 80_000 * MIB),
+            ("process_device_used", 1000 * MIB + start, 1000 * MIB + end),
             ("host_rss", 900 * MIB, 900 * MIB),
         ] {
             attributes.push(integer(&format!("phasescope.{counter}.start"), start));

@@ -23,7 +23,7 @@ pub(super) struct Memory(Arc<Runs>);
 struct Rows {
     phases: Vec<(Labels, PhaseLevels)>,
     findings: Vec<(Labels, Finding)>,
-    devices: Vec<(Labels, Counters)>,
+    devices: Vec<(Labels, u64)>,
     steps_left: Vec<(Labels, u64)>,
     steps: Vec<(Labels, u64)>,
 }
@@ -56,7 +56,9 @@ impl Memory {
                         rows.phases.push((labels, *levels));
                         latest = levels.end.or(latest);
                     }
-                    rows.devices.push((of_device(&[]), latest));
+                    // What the run has said stands for what was not measured.
+                    let size = latest.device_total.or(rank.device_size());
+                    rows.devices.extend(size.map(|size| (of_device(&[]), size)));
                     let left = device.now.steps_to_out_of_memory();
                     rows.steps_left.extend(left.map(|steps| (of_device(&[]), steps)));
                     for finding in device.now.finished().findings {
@@ -100,7 +102,7 @@ impl Collector for Memory {
             let samples = rows.phases.iter().map(|(labels, levels)| (labels, level(levels)));
             gauge(&mut encoder, &name, help, Some(&Unit::Bytes), samples)?;
         }
-        let limits = rows.devices.iter().map(|(labels, last)| (labels, last.device_total));
+        let limits = rows.devices.iter().map(|(labels, size)| (labels, Some(*size)));
         let help = "The device's size";
         gauge(&mut encoder, "phasescope_memory_device_limit", help, Some(&Unit::Bytes), limits)?;
         let held = rows.findings.iter().map(|(labels, found)| (labels, Some(found.held_bytes)));

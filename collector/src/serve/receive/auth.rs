@@ -9,6 +9,7 @@ use http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
 use subtle::ConstantTimeEq;
 use tonic::Status;
 
+use super::body::drain;
 use crate::serve::metrics::Counts;
 
 /// The bearer token. It is never shown.
@@ -69,6 +70,7 @@ async fn check(
     match refusal {
         Refusal::Grpc => Status::unauthenticated(expected).into_http(),
         Refusal::Http => {
+            drain(request.into_body()).await;
             let challenge = [(WWW_AUTHENTICATE, "Bearer")];
             (StatusCode::UNAUTHORIZED, challenge, format!("{expected}\n")).into_response()
         }

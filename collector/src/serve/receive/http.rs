@@ -42,10 +42,19 @@ async fn export(
     request: Request,
 ) -> Response {
     let encoding = encoding(request.headers());
-    let taken = match encoding {
-        Ok(encoding) => take(&pipeline, signal, encoding, request).await,
-        Err(ref failure) => Err(failure.clone()),
+    let known = encoding.clone().and_then(|known| packing(request.headers()).map(|()| known));
+    let wire = Meter::new(pipeline.gate().enter(), pipeline.limits().message);
+    let request = request.map(|body| wire.body(body));
+    let taken = match known {
+        Ok(encoding) => take(&pipeline, signal, encoding, request, &wire).await,
+        Err(failure) => {
+            drop(request);
+            Err(failure)
+        }
     };
+    if taken.is_err() {
+        wire.drain().await;
+    }
     pipeline.counts().request(signal, Transport::Http, taken.as_ref().err());
     let encoding = encoding.unwrap_or(Encoding::Json);
     match taken {
@@ -59,12 +68,11 @@ async fn take(
     signal: Signal,
     encoding: Encoding,
     request: Request,
+    wire: &Meter,
 ) -> Result<Bytes, Failure> {
-    let limits = pipeline.limits();
-    // First the bytes that come, then the bytes that they are unpacked to.
-    let wire = Meter::new(pipeline.gate().enter(), limits.message);
-    let unpacked = Meter::new(pipeline.gate().enter(), limits.decompressed);
-    let body = unpack(request.map(|body| wire.body(body))).await?;
+    // `wire` has seen the bytes that come, this sees those that they are unpacked to.
+    let unpacked = Meter::new(pipeline.gate().enter(), pipeline.limits().decompressed);
+    let body = unpack(request).await?;
     let body = unpacked.body(body);
     let read = tokio::time::timeout(READ_TIMEOUT, collect(body)).await;
     let body = read.map_err(|_| Failure::Slow(READ_TIMEOUT))?.map_err(|error| {
@@ -90,14 +98,6 @@ async fn take(
 /// Unpacks what is packed with gzip.
 async fn unpack(request: Request) -> Result<Body, Failure> {
     use tower::{Layer, ServiceExt};
-    let packed = request.headers().get(CONTENT_ENCODING).cloned();
-    match packed.as_ref().map(HeaderValue::as_bytes) {
-        None | Some(b"identity" | b"gzip") => {}
-        Some(other) => {
-            let found = String::from_utf8_lossy(other).into_owned();
-            return Err(Failure::Unsupported { expected: "the encoding gzip or none", found });
-        }
-    }
     let pass = tower::service_fn(async |request: http::Request<_>| {
         Ok::<_, std::convert::Infallible>(http::Response::new(Body::new(request.into_body())))
     });
@@ -105,6 +105,16 @@ async fn unpack(request: Request) -> Result<Body, Failure> {
     response
         .map(|response| Body::new(response.into_body()))
         .map_err(|error| Failure::Malformed(format!("the body could not be read: {error}")))
+}
+
+fn packing(headers: &HeaderMap) -> Result<(), Failure> {
+    match headers.get(CONTENT_ENCODING).map(HeaderValue::as_bytes) {
+        None | Some(b"identity" | b"gzip") => Ok(()),
+        Some(other) => {
+            let found = String::from_utf8_lossy(other).into_owned();
+            Err(Failure::Unsupported { expected: "the encoding gzip or none", found })
+        }
+    }
 }
 
 async fn collect(mut body: Body) -> Result<Bytes, axum::Error> {

@@ -103,6 +103,11 @@ impl Rank {
         true
     }
 
+    /// The device's size, as the run has said.
+    pub(crate) fn device_size(&self) -> Option<u64> {
+        self.facts.1.device_total
+    }
+
     /// Takes a phase.
     pub(super) fn observe(
         &mut self,

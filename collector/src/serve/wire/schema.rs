@@ -108,9 +108,9 @@ messages! {
     RESOURCE = "Resource" { 1: of(&KEY_VALUE), 2: Varint, 3: of(&ENTITY) }
     ENTITY = "EntityRef" { 1: Text, 2: Text, 3: Text, 4: Text }
     SCOPE = "InstrumentationScope" { 1: Text, 2: Text, 3: of(&KEY_VALUE), 4: Varint }
-    KEY_VALUE = "KeyValue" { 1: Text, 2: of(&ANY_VALUE) }
+    KEY_VALUE = "KeyValue" { 1: Text, 2: of(&ANY_VALUE), 3: Varint }
     ANY_VALUE = "AnyValue" {
-        1: Text, 2: Varint, 3: Varint, 4: Fixed64, 5: of(&ARRAY), 6: of(&MAP), 7: Bytes,
+        1: Text, 2: Varint, 3: Varint, 4: Fixed64, 5: of(&ARRAY), 6: of(&MAP), 7: Bytes, 8: Varint,
     }
     ARRAY = "ArrayValue" { 1: of(&ANY_VALUE) }
     MAP = "KeyValueList" { 1: of(&KEY_VALUE) }

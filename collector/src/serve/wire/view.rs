@@ -107,7 +107,7 @@ fn scalar(any: &[u8]) -> Option<Scalar<'_>> {
         (2, Value::Varint(flag)) => Some(Some(Scalar::Flag(flag != 0))),
         (3, Value::Varint(number)) => Some(Some(Scalar::Integer(number.cast_signed()))),
         (4, Value::Fixed64(bits)) => Some(Some(Scalar::Double(f64::from_bits(bits)))),
-        (5..=7, _) => Some(None),
+        (5..=8, _) => Some(None),
         _ => None,
     });
     values.last().flatten()
