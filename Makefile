@@ -4,7 +4,7 @@ CASES := alpha beta gamma control
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLAVOUR := auto
 
-.PHONY: help libtorch services demo test lint bench doc
+.PHONY: help libtorch services python demo test lint bench doc
 
 help: ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -23,6 +23,16 @@ services: ## Build the servers that tests talk to: Jaeger and OpenTelemetry Coll
 		echo "services: no Go here, so the tests that need real servers will be skipped"; \
 	fi
 
+# Beside the servers, so that nothing of it comes into the user's Python.
+python: ## Install what the Python producer needs (with pip)
+	@if ! cmp -s collector/python/requirements.txt $(TARGET)/python/requirements.txt; then \
+		rm -rf $(TARGET)/python $(TARGET)/python.partial && \
+		python3 -m pip install -q --disable-pip-version-check --root-user-action ignore \
+			--target $(TARGET)/python.partial -r collector/python/requirements.txt && \
+		cp collector/python/requirements.txt $(TARGET)/python.partial/ && \
+		mv $(TARGET)/python.partial $(TARGET)/python; \
+	fi
+
 demo: libtorch ## Train the three cases and the control, compare them and name the causes
 	cargo build --release --features torch $(CASES:%=--example %)
 	cargo build --release -p phasescope-collector
@@ -36,7 +46,7 @@ demo: libtorch ## Train the three cases and the control, compare them and name t
 	@$(TARGET)/release/phasescope diagnose $(CASES:%=demo/%.json)
 
 # The tests with libtorch are built in release, so that the demo shares the long build of torch-sys.
-test: libtorch services ## Run all tests
+test: libtorch services python ## Run all tests
 	python3 -B -m unittest discover -s scripts/tests
 	cargo test --workspace --exclude phasescope-export-tests
 	cargo test --release --features torch
@@ -45,7 +55,7 @@ test: libtorch services ## Run all tests
 
 lint: libtorch ## Check format, lints and documentation, the cheapest first
 	cargo fmt --all --check
-	python3 -B -c "import ast, glob; [ast.parse(open(f).read(), f) for f in glob.glob('scripts/**/*.py', recursive=True)]"
+	python3 -B -c "import ast, glob; [ast.parse(open(f).read(), f) for f in glob.glob('scripts/**/*.py', recursive=True) + glob.glob('collector/**/*.py', recursive=True)]"
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --release --features torch --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace

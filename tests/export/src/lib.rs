@@ -18,7 +18,7 @@ pub use documented::Documented;
 pub use faulty::{Behaviour, Faulty};
 pub use jaeger::{Jaeger, Span};
 pub use made::Made;
-pub use program::{Done, Program, example, train};
+pub use program::{Done, Program, example, python, train};
 pub use serve::{Serve, cpu, peak_memory};
 pub use server::{DOWN, free_port};
 pub use sink::{Answer, Sink};

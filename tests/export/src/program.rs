@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::server::built;
+use crate::server::{built, skipped};
 
 /// A program with an environment of its own: nothing of `OTEL_*` is inherited.
 #[derive(Debug)]
@@ -104,4 +104,23 @@ pub fn example(name: &str) -> Program {
     let path = built("release").join("examples").join(name);
     assert!(path.exists(), "expected {}: run `make test`", path.display());
     Program::new(path)
+}
+
+/// A program of `collector/python`, with the packages that `make python` has installed; `None` where
+/// it has not, with a line that says so. Where servers are required that is a failure.
+///
+/// # Panics
+///
+/// As said above.
+#[must_use]
+pub fn python(name: &str) -> Option<Program> {
+    let packages = built("python");
+    if !packages.join("opentelemetry").exists() {
+        skipped(&packages, "make python");
+        return None;
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../collector/python");
+    let mut program = Program::new(PathBuf::from("python3"));
+    program.command.arg("-B").arg(PathBuf::from(folder).join(name)).env("PYTHONPATH", packages);
+    Some(program)
 }

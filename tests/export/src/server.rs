@@ -30,12 +30,7 @@ impl Server {
     pub(crate) fn start(name: &str, configure: impl FnOnce(&Path) -> String) -> Option<Self> {
         let program = built("services").join(name);
         if !program.exists() {
-            let required = std::env::var_os("PHASESCOPE_REQUIRE_SERVICES").is_some();
-            assert!(!required, "expected {}: run `make services`", program.display());
-            // Written past the test harness, which would swallow it.
-            let test = thread::current().name().unwrap_or("a test").to_owned();
-            let line = format!("SKIPPED {test}: no {}, see `make services`\n", program.display());
-            let _ = std::io::stderr().write_all(line.as_bytes());
+            skipped(&program, "make services");
             return None;
         }
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
@@ -82,6 +77,18 @@ impl Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Says that a test is skipped since something was not built; where servers are required that is a
+/// failure.
+pub(crate) fn skipped(missing: &Path, command: &str) {
+    let missing = missing.display();
+    let required = std::env::var_os("PHASESCOPE_REQUIRE_SERVICES").is_some();
+    assert!(!required, "expected {missing}: run `{command}`");
+    // Written past the test harness, which would swallow it.
+    let test = thread::current().name().unwrap_or("a test").to_owned();
+    let line = format!("SKIPPED {test}: no {missing}, see `{command}`\n");
+    let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
 impl Drop for Server {
