@@ -4,7 +4,7 @@ CASES := alpha beta gamma control
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 FLAVOUR := auto
 
-.PHONY: help libtorch services python demo test lint bench doc
+.PHONY: help libtorch services python demo test lint bench load doc
 
 help: ## List the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
@@ -62,6 +62,10 @@ lint: libtorch ## Check format, lints and documentation, the cheapest first
 
 bench: ## Measure what the engine and the layer cost
 	cargo bench
+
+load: services ## Measure what the collector takes, beside an OpenTelemetry Collector
+	cargo build --release -p phasescope-collector -p phasescope-export-tests
+	$(TARGET)/release/load
 
 doc: ## Build the documentation
 	cargo doc --no-deps --workspace

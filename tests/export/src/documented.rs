@@ -93,6 +93,6 @@ service:
             config = config.replace(written, address.trim_start_matches("http://"));
         }
         let server = Server::start(program, |_| config)?;
-        Some(Self { server: server, grpc: format!("http://{grpc}") })
+        Some(Self { server, grpc: format!("http://{grpc}") })
     }
 }
