@@ -12,8 +12,9 @@ use hyper_util::rt::TokioTimer;
 
 use super::config::Tls;
 
-/// How long a client may take to send the head of a request, and its first one.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take to send the head of a request, from the connection or the request before
+/// on.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Requests of one connection at once.
 const MAX_STREAMS: u32 = 128;
 /// A peer that is gone without a word is noticed by pings this far apart.

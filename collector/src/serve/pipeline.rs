@@ -1,7 +1,7 @@
 //! From a request to the answer: check, judge, hand on, and only then say that it was taken.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -61,6 +61,8 @@ pub(crate) struct Pipeline {
     counts: Arc<Counts>,
     /// Requests that the next hop has not taken since it took one last.
     failing: AtomicU64,
+    /// Spans have come back.
+    looped: AtomicBool,
 }
 
 impl Pipeline {
@@ -76,7 +78,8 @@ impl Pipeline {
             message: bytes(limits.message),
             decompressed: bytes(limits.decompressed),
         };
-        Self { enricher, next, gate, limits, counts, failing: AtomicU64::new(0) }
+        let (failing, looped) = (AtomicU64::new(0), AtomicBool::new(false));
+        Self { enricher, next, gate, limits, counts, failing, looped }
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -115,7 +118,9 @@ impl Pipeline {
         drop(request);
         if enriched.looped > 0 {
             self.counts.looped(enriched.looped);
-            warn!(spans = enriched.looped, "{LOOPED}");
+            if !self.looped.swap(true, Ordering::Relaxed) {
+                warn!(spans = enriched.looped, "{LOOPED}; further ones are counted, not told");
+            }
         }
         let answer = match enriched.empty {
             true => Bytes::new(),

@@ -74,8 +74,8 @@ impl Config {
         };
         within("message", limits.message, ByteSize::kib(1), MAX_MESSAGE)?;
         within("decompressed", limits.decompressed, limits.message, MAX_MESSAGE)?;
-        // A request and what it is unpacked to.
-        let least = limits.message + limits.decompressed;
+        // A request, what it is unpacked to, and that with what is added.
+        let least = limits.message + limits.decompressed + limits.decompressed;
         within("in_flight", limits.in_flight, least, ByteSize::tib(1))?;
         within("name", limits.name, ByteSize::b(36), ByteSize::kib(64))?;
         for (name, number) in [("runs", limits.runs), ("ranks", limits.ranks)] {

@@ -107,7 +107,7 @@ pub(crate) struct Limits {
     pub(crate) in_flight: ByteSize,
     /// Runs that are judged; beyond them the busiest are.
     pub(crate) runs: usize,
-    /// Ranks that are judged, over all runs. One takes 150 to 250 kB.
+    /// Ranks that are judged, over all runs. One takes some 140 KiB a device.
     pub(crate) ranks: usize,
     /// The longest run id, instance id and device name; what is longer is passed on unjudged.
     pub(crate) name: ByteSize,
