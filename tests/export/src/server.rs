@@ -3,6 +3,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -112,13 +113,28 @@ pub(crate) fn built(folder: &str) -> PathBuf {
 /// An endpoint of this machine that is down: no test and no server takes so low a port.
 pub const DOWN: &str = "http://127.0.0.1:1";
 
-/// A port of this machine that nobody listens on now.
+/// Where [`free_port`] looks: below the ports that systems give out by themselves, or a client's
+/// connection or another server on port 0 could take the port before its server listens on it.
+const PORTS: std::ops::Range<u16> = 10_000..30_000;
+
+/// A port of this machine that nobody listens on, and that no other call in this process returns.
 ///
 /// # Panics
 ///
 /// When there is none.
 #[must_use]
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("{error}"));
-    listener.local_addr().unwrap_or_else(|error| panic!("{error}")).port()
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let ports = u32::from(PORTS.end - PORTS.start);
+    // Programs that run at the same time look in different places.
+    let first = std::process::id().wrapping_mul(97);
+    for _ in 0..ports {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let offset = first.wrapping_add(call) % ports;
+        let port = PORTS.start + u16::try_from(offset).unwrap_or_default();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no free port in {PORTS:?}")
 }
